@@ -1,0 +1,30 @@
+#ifndef CORE_FD_H
+#define CORE_FD_H
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
+#include "core/err.h"
+/* fd -- descriptors with an owner. Everything we open is O_CLOEXEC. */
+#define AUTO(f) __attribute__((cleanup(f)))
+
+static inline void fd_drop(int *fd) { if (*fd >= 0) close(*fd); *fd = -1; }
+static inline int fd_take(int *fd) { int t = *fd; *fd = -1; return t; }
+static inline void free_drop(void *p) { free(*(void **)p); *(void **)p = NULL; }
+#define AUTO_FD AUTO(fd_drop)
+#define AUTO_FREE AUTO(free_drop)
+
+int fd_nonblock(int fd, int on);                                    /* 0 or -errno */
+int fd_write_all(int fd, const void *p, size_t n, struct err *e);   /* blocking, retries EINTR and short writes */
+/* Whole file into memory, at most max bytes (-EFBIG above). *ret is NUL-terminated, free() it. dirfd may be AT_FDCWD. */
+int fd_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
+/* Replace path atomically and durably: temporary in the same folder, fsync, rename, fsync of the folder. */
+int fd_write_file(int dirfd, const char *path, mode_t mode, const void *p, size_t n, struct err *e);
+/* mkdir -p; existing folders are left as they are. */
+int fd_mkdirs(const char *path, mode_t mode, struct err *e);
+/* rm -rf below dirfd without following links or crossing into what a link names; missing is fine. */
+int fd_remove_tree(int dirfd, const char *name, struct err *e);
+/* Close every descriptor >= first except those in keep[] (sorted ascending). */
+void fd_close_from(int first, const int *keep, size_t nkeep);
+int fd_raise_limit(void);                                           /* RLIMIT_NOFILE soft to hard; returns the limit */
+#endif
