@@ -15,7 +15,7 @@ struct loop;
 
 struct source {
 	int fd;
-	uint32_t events;                 /* EPOLLIN | EPOLLOUT as registered; 0 = not in the loop */
+	uint32_t events;                 /* EPOLLIN | EPOLLOUT as registered, EPOLLET while silent; 0 = not in the loop */
 	const char *name;                /* for the trace */
 	void (*ready)(struct source *s, uint32_t events);
 };
@@ -41,8 +41,8 @@ void loop_turn(struct loop *l, int max_wait_ms);
 
 /* s->fd, s->name, s->ready are set by the caller. events = EPOLLIN|EPOLLOUT; EPOLLERR and EPOLLHUP always come. */
 int loop_add(struct loop *l, struct source *s, uint32_t events, struct err *e);
-int loop_mod(struct loop *l, struct source *s, uint32_t events);   /* cheap when unchanged; 0 keeps it registered but silent */
-void loop_remove(struct loop *l, struct source *s);                /* safe when not registered; does not close fd */
+int loop_mod(struct loop *l, struct source *s, uint32_t events);   /* cheap when unchanged; 0 keeps it registered but silent, even on a hang-up */
+void loop_remove(struct loop *l, struct source *s);                /* safe when not registered; does not close fd: remove first, then close */
 
 void loop_arm(struct loop *l, struct timer *t, int64_t delay_ms);  /* re-arms when already armed */
 void loop_disarm(struct loop *l, struct timer *t);

@@ -1,0 +1,208 @@
+#include "core/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include "core/str.h"
+
+int fd_nonblock(int fd, int on)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0)
+		return -errno;
+	if (!!(flags & O_NONBLOCK) == !!on)
+		return 0;
+	return fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+int fd_write_all(int fd, const void *p, size_t n, struct err *e)
+{
+	const char *at = p;
+
+	while (n) {
+		ssize_t r = write(fd, at, n);
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return err_sys(e, "write");
+		at += r;
+		n -= (size_t)r;
+	}
+	return 0;
+}
+
+/* To the end of fd, growing by doubling: files in /proc say nothing about their size. */
+static int read_all(int fd, size_t size, size_t max, struct buf *out)
+{
+	for (;;) {
+		/* one byte above max tells a file of max bytes from a longer one */
+		size_t n = size > out->len ? size - out->len : out->len < 4096 ? 4096 : out->len;
+		char *at;
+		ssize_t r;
+
+		if (n > max + 1 - out->len)
+			n = max + 1 - out->len;
+		at = buf_reserve(out, n);
+		if (!at)
+			return -ENOMEM;
+		r = read(fd, at, n);
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return -errno;
+		if (r == 0)
+			return 0;
+		buf_commit(out, (size_t)r);
+		if (out->len > max)
+			return -EFBIG;
+	}
+}
+
+int fd_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+{
+	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	AUTO_BUF struct buf b = BUF_INIT(max < SIZE_MAX - 1 ? max + 1 : SIZE_MAX - 1);
+	struct stat st;
+	size_t len;
+	char *text;
+	int r;
+
+	if (fd < 0)
+		return err_sys(e, "open '%s'", path);
+	if (fstat(fd, &st) < 0)
+		return err_sys(e, "stat '%s'", path);
+	if (S_ISREG(st.st_mode) && st.st_size > 0 && (uint64_t)st.st_size > max)
+		return err_set(e, EFBIG, "'%s' is larger than %zu bytes", path, max);
+	r = read_all(fd, S_ISREG(st.st_mode) ? (size_t)st.st_size + 1 : 0, b.max - 1, &b);
+	if (r == -EFBIG)
+		return err_set(e, EFBIG, "'%s' is larger than %zu bytes", path, max);
+	if (r < 0) {
+		errno = -r;
+		return err_sys(e, "read '%s'", path);
+	}
+	len = b.len;
+	text = buf_take(&b);
+	if (!text)
+		return err_set(e, ENOMEM, "read '%s': no memory", path);
+	*ret = text;
+	if (ret_len)
+		*ret_len = len;
+	return 0;
+}
+
+/* fsync of the folder that path is in, so that the new name is on disk too */
+static int sync_folder(int dirfd, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	AUTO_FREE char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+	AUTO_FD int fd = -1;
+
+	if (!folder)
+		return -ENOMEM;
+	fd = openat(dirfd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	/* some filesystems can't (EINVAL): nothing more can be done there */
+	return fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
+}
+
+/* tmp, filled, on disk, with its final mode whatever the umask is */
+static int write_new(int dirfd, const char *tmp, mode_t mode, const void *p, size_t n, struct err *e)
+{
+	AUTO_FD int fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode & 0600);
+	int r;
+
+	if (fd < 0)
+		return err_sys(e, "create");
+	r = fd_write_all(fd, p, n, e);
+	if (r < 0)
+		return r;
+	if (fchmod(fd, mode) < 0)
+		return err_sys(e, "chmod");
+	if (fsync(fd) < 0)
+		return err_sys(e, "fsync");
+	return 0;
+}
+
+int fd_write_file(int dirfd, const char *path, mode_t mode, const void *p, size_t n, struct err *e)
+{
+	AUTO_FREE char *tmp = NULL;
+	uint64_t salt;
+	int r;
+
+	str_random(&salt, sizeof salt);
+	if (asprintf(&tmp, "%s.%016llx.tmp", path, (unsigned long long)salt) < 0) {
+		tmp = NULL;
+		return err_set(e, ENOMEM, "write '%s': no memory", path);
+	}
+	r = write_new(dirfd, tmp, mode, p, n, e);
+	if (r == 0 && renameat(dirfd, tmp, dirfd, path) < 0)
+		r = err_sys(e, "rename");
+	if (r < 0) {
+		unlinkat(dirfd, tmp, 0);
+		return err_wrap(e, "write '%s'", path);
+	}
+	r = sync_folder(dirfd, path);
+	if (r < 0) {
+		errno = -r;
+		return err_sys(e, "sync the folder of '%s'", path);
+	}
+	return 0;
+}
+
+int fd_mkdirs(const char *path, mode_t mode, struct err *e)
+{
+	AUTO_FREE char *p = strdup(path);
+	struct stat st;
+
+	if (!p)
+		return err_set(e, ENOMEM, "make folder '%s': no memory", path);
+	for (char *at = p + 1; *p && *at; at++) {
+		if (*at != '/')
+			continue;
+		*at = '\0';
+		if (mkdir(p, mode) < 0 && errno != EEXIST)
+			return err_sys(e, "make folder '%s'", p);
+		*at = '/';
+	}
+	if (mkdir(p, mode) < 0 && (errno != EEXIST || stat(p, &st) < 0))
+		return err_sys(e, "make folder '%s'", path);
+	if (stat(p, &st) < 0)
+		return err_sys(e, "make folder '%s'", path);
+	if (!S_ISDIR(st.st_mode))
+		return err_set(e, ENOTDIR, "make folder '%s': something else has that name", path);
+	return 0;
+}
+
+void fd_close_from(int first, const int *keep, size_t nkeep)
+{
+	unsigned from = (unsigned)first;
+
+	for (size_t i = 0; i < nkeep; i++) {
+		unsigned k = (unsigned)keep[i];
+
+		if (keep[i] < 0 || k < from)
+			continue;
+		if (k > from)
+			close_range(from, k - 1, 0);
+		from = k + 1;
+	}
+	close_range(from, ~0u, 0);
+}
+
+int fd_raise_limit(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) < 0)
+		return -errno;
+	r.rlim_cur = r.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &r) < 0)
+		return -errno;
+	return r.rlim_cur > INT32_MAX ? INT32_MAX : (int)r.rlim_cur;
+}

@@ -1,0 +1,130 @@
+#include "core/proc.h"
+#include "core/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+int proc_pidfd_open(pid_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int proc_pidfd_signal(int pidfd, int signo)
+{
+	return syscall(SYS_pidfd_send_signal, pidfd, signo, NULL, 0) < 0 ? -errno : 0;
+}
+
+int proc_pidfd_reap(int pidfd, int *ret_status)
+{
+	siginfo_t si = { .si_pid = 0 };
+	int status;
+
+	while (waitid((idtype_t)P_PIDFD, (id_t)pidfd, &si, WEXITED | WNOHANG) < 0)
+		if (errno != EINTR)
+			return -errno;
+	if (si.si_pid == 0)
+		return 0;
+	status = si.si_code == CLD_EXITED ? (si.si_status & 0xff) << 8 : si.si_status & 0x7f;
+	if (si.si_code == CLD_DUMPED)
+		status |= 0x80;
+	if (ret_status)
+		*ret_status = status;
+	return 1;
+}
+
+int proc_start_time(pid_t pid, uint64_t *ret_ticks)
+{
+	char path[40], *at, *end;
+	AUTO_FREE char *text = NULL;
+	int r;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	r = fd_read_file(AT_FDCWD, path, 8192, &text, NULL, NULL);
+	if (r < 0)
+		return r == -ENOENT ? -ESRCH : r;
+	/* field 2 is the program's name in brackets and may hold anything, brackets too */
+	at = strrchr(text, ')');
+	if (!at)
+		return -EINVAL;
+	at++;
+	for (int field = 3; field <= 22; field++) {
+		at = strchr(at, ' ');
+		if (!at)
+			return -EINVAL;
+		at++;
+	}
+	errno = 0;
+	*ret_ticks = strtoull(at, &end, 10);
+	return errno || end == at ? -EINVAL : 0;
+}
+
+int proc_harden(struct err *e)
+{
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return err_sys(e, "make this process undumpable");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_sys(e, "give up new privileges");
+	return 0;
+}
+
+int proc_seccomp(const struct sock_filter *prog, unsigned short len, struct err *e)
+{
+	struct sock_fprog p = { .len = len, .filter = (struct sock_filter *)(uintptr_t)prog };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_sys(e, "give up new privileges");
+	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p) < 0)
+		return err_sys(e, "install the system call filter");
+	return 0;
+}
+
+void proc_title(const char *name)
+{
+	prctl(PR_SET_NAME, name, 0, 0, 0);
+}
+
+/* In the build tree each program is in its module's folder: "bureau-keeper" in ../keeper, "bureaud" in ../daemon. */
+static const char *module_of(const char *program)
+{
+	if (strcmp(program, "bureaud") == 0)
+		return "daemon";
+	if (strcmp(program, "bureau") == 0)
+		return "cli";
+	return strncmp(program, "bureau-", 7) == 0 ? program + 7 : program;
+}
+
+int proc_sibling(const char *program, char *out, size_t size, struct err *e)
+{
+	char self[4096], *slash;
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+	if (n < 0)
+		return err_sys(e, "find this program's own file");
+	self[n] = '\0';
+	slash = strrchr(self, '/');
+	if (!slash)
+		return err_set(e, ENOENT, "find this program's own file: '%s'", self);
+	*slash = '\0';
+	for (int where = 0; where < 3; where++) {
+		int k = where == 0 ? snprintf(out, size, "%s/%s", self, program) :
+			where == 1 ? snprintf(out, size, "%s/../%s/%s", self, module_of(program), program) :
+			snprintf(out, size, "%s/%s", BUREAU_LIBEXEC, program);
+
+		if (k < 0 || (size_t)k >= size)
+			return err_set(e, ENAMETOOLONG, "find '%s': its path is too long", program);
+		if (access(out, X_OK) == 0)
+			return 0;
+	}
+	return err_set(e, ENOENT, "find '%s': it is neither beside this program nor in %s", program, BUREAU_LIBEXEC);
+}
