@@ -77,11 +77,25 @@ const char *ops_code_name(int code);
 int ops_http_status(int code);
 
 /* The table, for routers, help and docs. */
+enum op_kind { OP_STR, OP_INT, OP_NUM, OP_BOOL, OP_MAP, OP_ID, OP_STRV, OP_WORD, OP_OBJ };
+struct op_arg {
+	const char *name;
+	enum op_kind kind;
+	bool required;
+	int64_t min, max;                    /* OP_INT */
+	const char *const *words;            /* OP_WORD: NULL-terminated */
+	const char *def;                     /* as text, or NULL */
+	const struct op_arg *members;        /* OP_OBJ */
+	size_t nmembers;
+	const char *note;
+};
 struct op_info {
 	const char *name, *method, *route;   /* route: "/v1/sandboxes/{id}/files" or NULL */
 	const char *summary;
 	unsigned right;
 	bool stream, takes_body, gives_fd;
+	const struct op_arg *args;
+	size_t nargs;
 };
 const struct op_info *ops_table(size_t *ret_n);
 
