@@ -19,7 +19,9 @@
  * the parent is written but the `failed` and `code` fields below (which is also how a failure comes back: no pipe); and no
  * libc wrapper that keeps state (setuid and friends: libc tells its other threads, so the system call is made directly).
  * Signals stay blocked until just before exec: a handler of the parent must not run in the child. Descriptors aren't
- * shared (no CLONE_FILES), so the child may close and move them. */
+ * shared (no CLONE_FILES), so the child may close and move them. The child's frames lie on a piece of the parent's
+ * stack and are left without returning, which AddressSanitizer would later take for the parent's: it keeps out. */
+#define CHILD __attribute__((no_sanitize("address", "undefined")))
 enum { SPAWN_FDS = 64, SPAWN_STACK = 32 << 10 };
 
 enum step { STEP_NONE, STEP_SESSION, STEP_FDS, STEP_CWD, STEP_IDS, STEP_DEATH, STEP_EXEC };
@@ -36,7 +38,7 @@ struct birth {
 };
 
 /* fds[i] to i. First all out of the way of the low numbers, so that no move can overwrite one still to be moved. */
-static int child_fds(const struct proc_spec *s)
+CHILD static int child_fds(const struct proc_spec *s)
 {
 	int high[SPAWN_FDS];
 	int n = (int)s->nfds;
@@ -56,7 +58,7 @@ static int child_fds(const struct proc_spec *s)
 	return (int)syscall(SYS_close_range, (unsigned)n, ~0u, 0);
 }
 
-static int child_ids(const struct proc_spec *s)
+CHILD static int child_ids(const struct proc_spec *s)
 {
 	/* without the right to change groups (a user namespace may deny it) it is enough to have none */
 	if (syscall(SYS_setgroups, 0, NULL) < 0 && (errno != EPERM || syscall(SYS_getgroups, 0, NULL) != 0))
@@ -66,7 +68,7 @@ static int child_ids(const struct proc_spec *s)
 	return (int)syscall(SYS_setresuid, s->uid, s->uid, s->uid);
 }
 
-static int child_death(const struct birth *b)
+CHILD static int child_death(const struct birth *b)
 {
 	if (prctl(PR_SET_PDEATHSIG, b->spec->death_signal, 0, 0, 0) < 0)
 		return -1;
@@ -79,7 +81,7 @@ static int child_death(const struct birth *b)
 }
 
 /* Ignored signals stay ignored over exec and handlers would run in shared memory: both back to the default. */
-static void child_signals(void)
+CHILD static void child_signals(void)
 {
 	struct sigaction def = { .sa_handler = SIG_DFL };
 	sigset_t none;
@@ -91,7 +93,7 @@ static void child_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static int child_run(void *arg)
+CHILD static int child_run(void *arg)
 {
 	static const char *const no_env[] = { NULL };
 	struct birth *b = arg;
