@@ -94,16 +94,6 @@ void proc_title(const char *name)
 	prctl(PR_SET_NAME, name, 0, 0, 0);
 }
 
-/* In the build tree each program is in its module's folder: "bureau-keeper" in ../keeper, "bureaud" in ../daemon. */
-static const char *module_of(const char *program)
-{
-	if (strcmp(program, "bureaud") == 0)
-		return "daemon";
-	if (strcmp(program, "bureau") == 0)
-		return "cli";
-	return strncmp(program, "bureau-", 7) == 0 ? program + 7 : program;
-}
-
 int proc_sibling(const char *program, char *out, size_t size, struct err *e)
 {
 	char self[4096], *slash;
@@ -116,10 +106,8 @@ int proc_sibling(const char *program, char *out, size_t size, struct err *e)
 	if (!slash)
 		return err_set(e, ENOENT, "find this program's own file: '%s'", self);
 	*slash = '\0';
-	for (int where = 0; where < 3; where++) {
-		int k = where == 0 ? snprintf(out, size, "%s/%s", self, program) :
-			where == 1 ? snprintf(out, size, "%s/../%s/%s", self, module_of(program), program) :
-			snprintf(out, size, "%s/%s", BUREAU_LIBEXEC, program);
+	for (int where = 0; where < 2; where++) {
+		int k = snprintf(out, size, "%s/%s", where == 0 ? self : BUREAU_LIBEXEC, program);
 
 		if (k < 0 || (size_t)k >= size)
 			return err_set(e, ENAMETOOLONG, "find '%s': its path is too long", program);
