@@ -51,7 +51,7 @@ struct op_in {
 /* name as in the schema ("sandbox.create"). Unknown names are a programming error of the dialect: done() with ENOSYS.
  * *ret_call is set (to NULL once done) and may be NULL when the caller never cancels. */
 void ops_run(struct ops *o, const char *name, const struct principal *who, const struct op_in *in,
-             const struct op_sink *sink, void *ctx, struct op_call **ret_call);
+		const struct op_sink *sink, void *ctx, struct op_call **ret_call);
 void ops_cancel(struct op_call *call);                  /* accepts NULL */
 void ops_credit(struct op_call *call, uint32_t bytes);  /* the client took that much: more may come */
 
