@@ -136,3 +136,15 @@ ssize_t http_chunked_next(struct http_chunked *c, const char *p, size_t n, const
 	}
 	return (ssize_t)i;
 }
+
+uint64_t http_chunked_run(const struct http_chunked *c)
+{
+	return c->state == DATA ? c->left : 0;
+}
+
+void http_chunked_skip(struct http_chunked *c, uint64_t n)
+{
+	c->left -= n;
+	if (!c->left)
+		c->state = DATA_CR;
+}

@@ -86,4 +86,7 @@ bool http_chunked_done(const struct http_chunked *c);
 /* Consumes from p[0..n): returns how many bytes were taken, *ret_data and *ret_len the body bytes in them (maybe 0).
  * Stops after one run; -EBADMSG when it isn't chunked coding. Trailer fields are checked and dropped. */
 ssize_t http_chunked_next(struct http_chunked *c, const char *p, size_t n, const char **ret_data, size_t *ret_len);
+/* Body bytes that come next without any framing between them; and: n of these were taken past the decoder (splice). */
+uint64_t http_chunked_run(const struct http_chunked *c);
+void http_chunked_skip(struct http_chunked *c, uint64_t n);
 #endif
