@@ -164,7 +164,7 @@ static void on_accept(struct source *src, uint32_t events)
 			close(fd);
 		else
 			serve(s, fd, li->tls, (struct sockaddr *)&sa, len, li->tag, NULL);
-		if (!src->events)       /* a handler stopped the listener: li is gone */
+		if (s->draining)        /* a handler said so: li is gone */
 			return;
 	}
 }

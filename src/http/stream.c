@@ -572,7 +572,7 @@ int http_stream_connect(struct loop *l, const char *address, struct http_stream 
 {
 	struct sockaddr_storage sa;
 	socklen_t len;
-	int fd;
+	int fd = -1;
 
 	if (str_starts(address, "unix:")) {
 		int r = connect_unix(address + 5, &fd, e);
