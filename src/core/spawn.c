@@ -80,15 +80,16 @@ CHILD static int child_death(const struct birth *b)
 	return 0;
 }
 
-/* Ignored signals stay ignored over exec and handlers would run in shared memory: both back to the default. */
+/* Ignored signals stay ignored over exec and handlers would run in shared memory: both back to the default. By system
+ * call, since libc won't touch its own two signals, which its posix_spawn() leaves ignored in us and so in all below us. */
 CHILD static void child_signals(void)
 {
-	struct sigaction def = { .sa_handler = SIG_DFL };
+	static const struct { void *handler; unsigned long flags; void *restorer; uint64_t mask; } def;
 	sigset_t none;
 
 	for (int i = 1; i < NSIG; i++)
 		if (i != SIGKILL && i != SIGSTOP)
-			sigaction(i, &def, NULL);
+			syscall(SYS_rt_sigaction, i, &def, NULL, sizeof def.mask);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }

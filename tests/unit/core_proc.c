@@ -83,6 +83,9 @@ static void test_spawn(void)
 static void test_fds(void)
 {
 	int a[2], b[2], leak = open("/dev/null", O_RDONLY);
+	/* no pipe and no listing: either would add descriptors of the shell's own for a moment */
+	static const char script[] = "echo three >&3; echo four >&4; for i in 0 1 2 3 4 5 6 7 8 9 20 21 22 23 24 25; do "
+		"if [ -e /proc/$$/fd/$i ]; then echo $i; fi; done";
 	char out[4096];
 	int st;
 
@@ -92,10 +95,9 @@ static void test_fds(void)
 	dup2(a[1], 20);
 	dup2(b[1], 21);
 	int fds[] = { -1, -1, 2, 21, 20, -1 };
-	st = run_sh(&(struct proc_spec){ .fds = fds, .nfds = 6 }, "echo three >&3; echo four >&4; ls /proc/$$/fd | tr '\\n' ' '", out, sizeof out);
+	st = run_sh(&(struct proc_spec){ .fds = fds, .nfds = 6 }, script, out, sizeof out);
 	ok(st == 0, "runs");
-	/* some shells keep a copy of their own at 10 */
-	ok(str_eq(out, "0 1 2 3 4 5 ") || str_eq(out, "0 1 10 2 3 4 5 "), "only what was given is open: %s", out);
+	is_str(out, "0\n1\n2\n3\n4\n5\n", "only what was given is open");
 	char got[64];
 	ssize_t n = read(b[0], got, sizeof got - 1);
 	got[n > 0 ? n : 0] = '\0';
@@ -162,6 +164,9 @@ static void test_signals(void)
 
 	signal(SIGUSR1, on_usr1);
 	signal(SIGPIPE, SIG_IGN);
+	/* what glibc's posix_spawn() does to a child: one of libc's own signals, ignored */
+	static const struct { void (*handler)(int); unsigned long rest[3]; } ignore = { .handler = SIG_IGN };
+	syscall(SYS_rt_sigaction, 33, &ignore, NULL, 8);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigprocmask(SIG_BLOCK, &set, &old);
