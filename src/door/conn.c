@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "core/fd.h"
+#include "wire/keeper_proto.h"
 
 /* conn -- one TCP connection of a computer to the world.
  *
@@ -410,6 +411,9 @@ static void conn_accept(struct computer *c, int fd)
 		computer_denied(c, "tcp", "too many connections at once");
 	} else if (original(fd, &to, &port) < 0) {
 		computer_denied(c, "tcp", "not a redirected connection");
+	} else if (port == DOOR_PORT_DNS) {     /* whatever server it meant: names are answered here, as over UDP */
+		dns_accept(c->dns, fd);
+		return;
 	} else if (!(n = calloc(1, sizeof *n))) {
 		computer_denied(c, "tcp", "no memory");
 	}

@@ -167,6 +167,16 @@ static void on_hello(struct door *d, struct msg_reader *r, struct msg_writer *w)
 	answer_ok(d, w);
 }
 
+/* A refused request's descriptors: left alone they'd count as a fault of the peer. */
+static void drop_fds(struct msg_reader *r)
+{
+	while (r->next_fd < r->nfds) {
+		int fd = msg_take_fd(r);
+
+		fd_drop(&fd);
+	}
+}
+
 static void on_open(struct door *d, struct msg_reader *r, struct msg_writer *w)
 {
 	const char *id = msg_get_str(r, 32);
@@ -192,6 +202,7 @@ static void on_open(struct door *d, struct msg_reader *r, struct msg_writer *w)
 		else
 			answer_ok(d, w);
 	}
+	drop_fds(r);
 }
 
 static struct computer *find(struct door *d, struct msg_reader *r)

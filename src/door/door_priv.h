@@ -51,6 +51,8 @@ void conns_cut(struct computer *c);
 
 int dns_server_create(struct computer *c, struct dns_server **ret);
 void dns_server_free(struct dns_server *d);
+/* Takes a connection whose other end will speak DNS. */
+void dns_accept(struct dns_server *d, int client);
 void dns_on_udp(struct source *s, uint32_t events);
 void dns_on_tcp(struct source *s, uint32_t events);
 /* accept() that copes with a full descriptor table: 0 and a descriptor, -EAGAIN, or -EMFILE after having refused one. */

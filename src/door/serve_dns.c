@@ -266,16 +266,12 @@ static void on_client(struct source *s, uint32_t events)
 		loop_mod(l, s, r ? EPOLLIN : EPOLLOUT);
 }
 
-void dns_on_tcp(struct source *s, uint32_t events)
+void dns_accept(struct dns_server *d, int client)
 {
-	struct listener *li = container_of(s, struct listener, src);
-	struct dns_server *d = li->computer->dns;
 	struct dns_client *k = NULL;
+	AUTO_FD int fd = client;
 	struct err e;
-	AUTO_FD int fd = -1;
 
-	if (door_accept(d->computer->door, s->fd, &fd) < 0)
-		return;
 	for (int i = 0; i < TCP_CLIENTS && !k; i++)
 		if (d->clients[i].src.fd < 0)
 			k = &d->clients[i];
@@ -293,4 +289,13 @@ void dns_on_tcp(struct source *s, uint32_t events)
 	}
 	fd_take(&fd);
 	loop_arm(d->computer->door->loop, &k->idle, TCP_IDLE_MS);
+}
+
+void dns_on_tcp(struct source *s, uint32_t events)
+{
+	struct listener *li = container_of(s, struct listener, src);
+	int fd;
+
+	if (door_accept(li->computer->door, s->fd, &fd) == 0)
+		dns_accept(li->computer->dns, fd);
 }
