@@ -1,0 +1,67 @@
+#include "isolate/ns_priv.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+/* What root inside a computer may do, of what its user namespace would give it. No SETPCAP, NET_ADMIN, NET_RAW, SYS_ADMIN,
+ * SYS_PTRACE, MKNOD, SYS_NICE: files, ids and signals of its own, and ports. */
+static const uint8_t computer_caps[] = {
+	CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_SETUID, CAP_SETGID, CAP_KILL, CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT,
+	CAP_SETFCAP, CAP_AUDIT_WRITE,
+};
+/* The keeper as root: namespaces and mounts (SYS_ADMIN), id maps (SETUID, SETGID; SETFCAP: since 5.12 for id 0), other users'
+ * state and groups (DAC_OVERRIDE, CHOWN, FOWNER), ending computers (KILL), their /proc entries (SYS_PTRACE), lasting network
+ * namespaces (NET_ADMIN), programs' limits (SYS_RESOURCE), a smaller bounding set (SETPCAP). Its children need in their own user
+ * namespace what computer_caps says, which the bounding set must therefore hold. */
+static const uint8_t keeper_caps[] = {
+	CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID, CAP_SETFCAP, CAP_DAC_OVERRIDE, CAP_CHOWN, CAP_FOWNER, CAP_KILL, CAP_SYS_PTRACE, CAP_NET_ADMIN,
+	CAP_SYS_RESOURCE, CAP_SETPCAP,
+};
+
+static uint64_t mask_of(const uint8_t *caps, size_t n)
+{
+	uint64_t m = 0;
+
+	for (size_t i = 0; i < n; i++)
+		m |= UINT64_C(1) << caps[i];
+	return m;
+}
+
+static int bound(uint64_t keep, struct err *e)
+{
+	for (int c = 0; c < 64; c++) {
+		if (keep >> c & 1)
+			continue;
+		if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) == 0)
+			continue;
+		if (errno == EINVAL)     /* past this kernel's last */
+			return 0;
+		return err_sys(e, "drop capability %d", c);
+	}
+	return 0;
+}
+
+int caps_drop(struct err *e)
+{
+	return bound(mask_of(computer_caps, sizeof computer_caps), e);
+}
+
+int caps_keep_for_keeper(struct err *e)
+{
+	uint64_t keep = mask_of(keeper_caps, sizeof keeper_caps), have;
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct d[2];
+
+	if (syscall(SYS_capget, &head, d) < 0)
+		return err_sys(e, "read our capabilities");
+	have = (d[0].permitted | (uint64_t)d[1].permitted << 32) & keep;
+	for (int i = 0; i < 2; i++) {
+		d[i].permitted = d[i].effective = (uint32_t)(have >> 32 * i);
+		d[i].inheritable = 0;
+	}
+	if (syscall(SYS_capset, &head, d) < 0)
+		return err_sys(e, "drop capabilities");
+	return 0;
+}

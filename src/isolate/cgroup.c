@@ -1,0 +1,342 @@
+/* cgroup -- see cgroup.h.
+ *
+ * Theory of operation. At start we look for each tree at its usual place and make BASE/bureau.TAG there; a tree where that
+ * fails isn't used. v2 with controllers, v1 with one tree a controller, and both (v1 controllers beside a v2 tree that
+ * has none) all end up in one table: fd[tree] is our folder, and a limit is a file name and a value in the first tree
+ * that has its controller. As root, BASE is the top of the tree; as a plain user it is the group we are in, when it
+ * was delegated to us (systemd does that for `Delegate=yes`). */
+#include "isolate/cgroup.h"
+#include "core/fd.h"
+#include "core/str.h"
+#include "isolate/backend.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#define ROOT "/sys/fs/cgroup"
+static const char *const v1_place[CG_TREES] = {
+	[CG_MEMORY] = ROOT "/memory", [CG_CPU] = ROOT "/cpu", [CG_CPUACCT] = ROOT "/cpuacct", [CG_PIDS] = ROOT "/pids", [CG_FREEZER] = ROOT "/freezer",
+};
+#define CPU_PERIOD_US 100000u
+
+static bool is_fs(const char *path, long magic)
+{
+	struct statfs s;
+
+	return statfs(path, &s) == 0 && (long)s.f_type == magic;
+}
+
+static int write_at(int dirfd, const char *file, const char *text)
+{
+	AUTO_FD int fd = openat(dirfd, file, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	return write(fd, text, strlen(text)) < 0 ? -errno : 0;
+}
+
+static int write_in(int tree, const char *id, const char *file, const char *text)
+{
+	char path[128];
+
+	snprintf(path, sizeof path, "%s/%s", id, file);
+	return write_at(tree, path, text);
+}
+
+static int read_in(int tree, const char *id, const char *file, char *out, size_t size)
+{
+	char path[128];
+	AUTO_FD int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof path, "%s/%s", id, file);
+	fd = openat(tree, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, out, size - 1);
+	if (n < 0)
+		return -errno;
+	out[n] = 0;
+	return 0;
+}
+
+/* The value after "name " at the start of a line; the whole text's number when name is NULL. */
+static uint64_t number_in(const char *text, const char *name)
+{
+	size_t n = name ? strlen(name) : 0;
+
+	for (; name && *text; text = strchr(text, '\n') ? strchr(text, '\n') + 1 : "")
+		if (strncmp(text, name, n) == 0 && text[n] == ' ')
+			break;
+	return *text >= '0' || *text ? strtoull(text + (n && *text ? n + 1 : 0), NULL, 10) : 0;
+}
+
+static int open_tree_folder(const char *base, const char *name)
+{
+	AUTO_FD int fd = open(base, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || (mkdirat(fd, name, 0755) < 0 && errno != EEXIST))
+		return -1;
+	return openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Our own group in the v2 tree, for a plain user. */
+static int own_group(const char *mount, char *out, size_t size)
+{
+	AUTO_FREE char *text = NULL;
+	char *at;
+	struct err e;
+
+	if (fd_read_file(AT_FDCWD, "/proc/self/cgroup", 16384, &text, NULL, &e) < 0)
+		return -1;
+	at = str_starts(text, "0::/") ? text : strstr(text, "\n0::/");
+	if (!at)
+		return -1;
+	at = strchr(at, '/');
+	at[strcspn(at, "\n")] = 0;
+	return (size_t)snprintf(out, size, "%s%s", mount, at) < size ? 0 : -1;
+}
+
+static void find_v2(struct cgroup_host *h, const char *name, bool root)
+{
+	const char *mount = is_fs(ROOT, CGROUP2_SUPER_MAGIC) ? ROOT : ROOT "/unified";
+	char base[4096], text[512], wanted[] = "+memory\0+cpu\0+pids";
+	int fd;
+
+	if (!is_fs(mount, CGROUP2_SUPER_MAGIC))
+		return;
+	if (root ? !str_copy(base, sizeof base, mount) : own_group(mount, base, sizeof base) == 0)
+		h->fd[CG_V2] = open_tree_folder(base, name);
+	fd = h->fd[CG_V2];
+	if (fd < 0)
+		return;
+	/* one by one: one that isn't there must not cost the others */
+	for (const char *p = wanted; p < wanted + sizeof wanted; p += strlen(p) + 1) {
+		write_at(fd, "../cgroup.subtree_control", p);
+		write_at(fd, "cgroup.subtree_control", p);
+	}
+	if (read_in(fd, ".", "cgroup.subtree_control", text, sizeof text) == 0) {
+		h->memory2 = strstr(text, "memory");
+		h->cpu2 = strstr(text, "cpu ") || strstr(text, "cpu\n");
+		h->pids2 = strstr(text, "pids");
+	}
+}
+
+void cgroup_host_init(struct cgroup_host *h, const char *tag, bool root, bool all)
+{
+	char name[64];
+
+	*h = (struct cgroup_host){ .all = all };
+	for (int t = 0; t < CG_TREES; t++)
+		h->fd[t] = -1;
+	snprintf(name, sizeof name, "bureau.%s", tag);
+	find_v2(h, name, root);
+	if (!root)
+		return;
+	for (int t = CG_MEMORY; t < CG_TREES; t++)
+		if (is_fs(v1_place[t], CGROUP_SUPER_MAGIC))
+			h->fd[t] = open_tree_folder(v1_place[t], name);
+}
+
+void cgroup_host_done(struct cgroup_host *h)
+{
+	for (int t = 0; t < CG_TREES; t++)
+		fd_drop(&h->fd[t]);
+}
+
+uint32_t cgroup_features(const struct cgroup_host *h)
+{
+	uint32_t f = 0;
+
+	if (h->fd[CG_V2] >= 0)
+		f |= BOX_CGROUP_V2 | BOX_FREEZE;
+	for (int t = CG_MEMORY; t < CG_TREES; t++)
+		if (h->fd[t] >= 0)
+			f |= BOX_CGROUP_V1;
+	if (h->memory2 || h->fd[CG_MEMORY] >= 0)
+		f |= BOX_MEMORY;
+	if (h->cpu2 || h->fd[CG_CPU] >= 0)
+		f |= BOX_CPU;
+	if (h->pids2 || h->fd[CG_PIDS] >= 0)
+		f |= BOX_PIDS;
+	if (h->fd[CG_FREEZER] >= 0)
+		f |= BOX_FREEZE;
+	return f;
+}
+
+/* Which v1 trees a computer with these limits needs. v2 always: it kills and freezes without controllers. */
+static bool needed(const struct cgroup_host *h, enum cgroup_tree t, const struct box_limits *l)
+{
+	switch (t) {
+	case CG_MEMORY: return !h->memory2 && (h->all || l->memory);
+	case CG_CPU: return !h->cpu2 && (h->all || l->cpu);
+	case CG_CPUACCT: return h->all;
+	case CG_PIDS: return !h->pids2 && (h->all || l->pids);
+	case CG_FREEZER: return h->all && h->fd[CG_V2] < 0;
+	default: return h->all || l->memory || l->cpu || l->pids;
+	}
+}
+
+int groups_make(const struct cgroup_host *h, const char *id, const struct box_limits *l, struct box_groups *g, int *ret_v2,
+	uint32_t *unenforced, struct err *e)
+{
+	*ret_v2 = -1;
+	for (int t = 0; t < CG_TREES; t++) {
+		g->made[t] = false;
+		if (h->fd[t] < 0 || !needed(h, (enum cgroup_tree)t, l))
+			continue;
+		if (mkdirat(h->fd[t], id, 0755) < 0 && errno != EEXIST) {
+			err_sys(e, "make the control group of computer '%s'", id);
+			groups_remove(h, id, g);
+			return -e->code;
+		}
+		g->made[t] = true;
+	}
+	groups_limit(h, id, g, l, unenforced);
+	if (g->made[CG_V2])
+		*ret_v2 = openat(h->fd[CG_V2], id, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return 0;
+}
+
+int groups_enter(const struct cgroup_host *h, const char *id, const struct box_groups *g, pid_t pid, bool v2_too, struct err *e)
+{
+	char text[16];
+
+	snprintf(text, sizeof text, "%d", (int)pid);
+	for (int t = v2_too ? CG_V2 : CG_MEMORY; t < CG_TREES; t++) {
+		int r = g->made[t] ? write_in(h->fd[t], id, "cgroup.procs", text) : 0;
+
+		if (r < 0)
+			return err_set(e, -r, "put computer '%s' into its control group: %s", id, strerror(-r));
+	}
+	return 0;
+}
+
+/* Writes a limit (or "none") to the tree that has its controller: v2 name and text, or v1 name and text. */
+static bool set_limit(const struct cgroup_host *h, const char *id, const struct box_groups *g, bool have2, enum cgroup_tree v1,
+	const char *file2, const char *text2, const char *file1, const char *text1)
+{
+	if (have2 && g->made[CG_V2])
+		return write_in(h->fd[CG_V2], id, file2, text2) == 0;
+	return g->made[v1] && write_in(h->fd[v1], id, file1, text1) == 0;
+}
+
+int groups_limit(const struct cgroup_host *h, const char *id, const struct box_groups *g, const struct box_limits *l, uint32_t *unenforced)
+{
+	char n[32], quota[32], both[64];
+	bool good;
+
+	snprintf(n, sizeof n, l->memory ? "%llu" : "-1", (unsigned long long)l->memory);
+	good = set_limit(h, id, g, h->memory2, CG_MEMORY, "memory.max", l->memory ? n : "max", "memory.limit_in_bytes", n);
+	/* no swap: what a computer may use is memory, and a full disk must not slow everyone */
+	if (h->memory2 && g->made[CG_V2])
+		write_in(h->fd[CG_V2], id, "memory.swap.max", "0");
+	else if (g->made[CG_MEMORY])
+		write_in(h->fd[CG_MEMORY], id, "memory.swappiness", "0");
+	if (l->memory && !good)
+		*unenforced |= BL_MEMORY;
+	snprintf(quota, sizeof quota, "%llu", (unsigned long long)(l->cpu * (CPU_PERIOD_US / 1000)));
+	snprintf(both, sizeof both, "%s %u", l->cpu ? quota : "max", CPU_PERIOD_US);
+	good = set_limit(h, id, g, h->cpu2, CG_CPU, "cpu.max", both, "cpu.cfs_quota_us", l->cpu ? quota : "-1");
+	if (l->cpu && !good)
+		*unenforced |= BL_CPU;
+	snprintf(n, sizeof n, l->pids ? "%llu" : "max", (unsigned long long)l->pids);
+	good = set_limit(h, id, g, h->pids2, CG_PIDS, "pids.max", n, "pids.max", n);
+	if (l->pids && !good)
+		*unenforced |= BL_PIDS;
+	return 0;
+}
+
+void groups_find(const struct cgroup_host *h, const char *id, struct box_groups *g)
+{
+	for (int t = 0; t < CG_TREES; t++)
+		g->made[t] = h->fd[t] >= 0 && faccessat(h->fd[t], id, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static uint64_t count_of(int tree, const char *id, const char *file, const char *name)
+{
+	char text[4096];
+
+	return tree >= 0 && read_in(tree, id, file, text, sizeof text) == 0 ? number_in(text, name) : 0;
+}
+
+void groups_count(const struct cgroup_host *h, const char *id, const struct box_groups *g, struct box_counts *ret)
+{
+	*ret = (struct box_counts){ 0 };
+	if (g->made[CG_V2])
+		ret->cpu_us = count_of(h->fd[CG_V2], id, "cpu.stat", "usage_usec");
+	if (!ret->cpu_us && g->made[CG_CPUACCT])
+		ret->cpu_us = count_of(h->fd[CG_CPUACCT], id, "cpuacct.usage", NULL) / 1000;
+	if (h->memory2 && g->made[CG_V2]) {
+		ret->memory = count_of(h->fd[CG_V2], id, "memory.current", NULL);
+		ret->memory_peak = count_of(h->fd[CG_V2], id, "memory.peak", NULL);
+		ret->oom_kills = count_of(h->fd[CG_V2], id, "memory.events", "oom_kill");
+	} else if (g->made[CG_MEMORY]) {
+		ret->memory = count_of(h->fd[CG_MEMORY], id, "memory.usage_in_bytes", NULL);
+		ret->memory_peak = count_of(h->fd[CG_MEMORY], id, "memory.max_usage_in_bytes", NULL);
+		ret->oom_kills = count_of(h->fd[CG_MEMORY], id, "memory.oom_control", "oom_kill");
+	}
+	if (h->pids2 && g->made[CG_V2])
+		ret->procs = (uint32_t)count_of(h->fd[CG_V2], id, "pids.current", NULL);
+	else if (g->made[CG_PIDS])
+		ret->procs = (uint32_t)count_of(h->fd[CG_PIDS], id, "pids.current", NULL);
+}
+
+int groups_freeze(const struct cgroup_host *h, const char *id, const struct box_groups *g, bool frozen, struct err *e)
+{
+	int r = -ENOTSUP;
+
+	if (g->made[CG_V2])
+		r = write_in(h->fd[CG_V2], id, "cgroup.freeze", frozen ? "1" : "0");
+	else if (g->made[CG_FREEZER])
+		r = write_in(h->fd[CG_FREEZER], id, "freezer.state", frozen ? "FROZEN" : "THAWED");
+	if (r < 0)
+		return err_set(e, -r, "%s computer '%s': %s", frozen ? "freeze" : "thaw", id, r == -ENOTSUP ? "no freezer here" : strerror(-r));
+	return 0;
+}
+
+void groups_kill(const struct cgroup_host *h, const char *id, const struct box_groups *g)
+{
+	if (g->made[CG_V2])
+		write_in(h->fd[CG_V2], id, "cgroup.kill", "1");
+	if (g->made[CG_FREEZER])    /* v1: a frozen task doesn't die */
+		write_in(h->fd[CG_FREEZER], id, "freezer.state", "THAWED");
+}
+
+int groups_remove(const struct cgroup_host *h, const char *id, struct box_groups *g)
+{
+	int busy = 0;
+
+	for (int t = 0; t < CG_TREES; t++) {
+		if (!g->made[t])
+			continue;
+		if (unlinkat(h->fd[t], id, AT_REMOVEDIR) < 0 && errno != ENOENT)
+			busy = -EBUSY;
+		else
+			g->made[t] = false;
+	}
+	return busy;
+}
+
+void groups_each(const struct cgroup_host *h, void (*fn)(void *ctx, const char *id), void *ctx)
+{
+	for (int t = 0; t < CG_TREES; t++) {
+		int fd = h->fd[t] < 0 ? -1 : openat(h->fd[t], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		DIR *d = fd < 0 ? NULL : fdopendir(fd);
+		struct dirent *de;
+
+		while (d && (de = readdir(d)))
+			if (de->d_type == DT_DIR && str_id(de->d_name))
+				fn(ctx, de->d_name);
+		if (d)
+			closedir(d);
+		else if (fd >= 0)
+			close(fd);
+	}
+}

@@ -1,0 +1,282 @@
+/* ns -- the parent's half of the namespaces backend.
+ *
+ * Theory of operation. start() makes the computer's groups and a socket pair, then clone3 with every namespace at once; the
+ * child (ns_child.c) begins at once with what needs nobody. Meanwhile we write its id maps, put it into v1 groups, make the
+ * detached idmapped trees that only real root may make, and send them with one byte: 'm' mapped, 'p' plain. The child's answer
+ * comes on sync_fd: a report (door sockets with it), then the end of the socket when the exec closed it.
+ *
+ * We are dumpable only while we clone: a child that isn't has a /proc entry owned by root, where a plain user's keeper couldn't
+ * write id maps. Nothing secret is in our memory, and who could use that moment is the same user anyway. */
+#include "isolate/ns_priv.h"
+#include "core/proc.h"
+#include "core/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+void box_init(struct box *b)
+{
+	*b = (struct box){ .pid = -1, .pidfd = -1, .sync_fd = -1, .doors = { -1, -1, -1, -1 } };
+}
+
+void box_drop(struct box *b)
+{
+	if (b->pidfd >= 0)
+		proc_pidfd_signal(b->pidfd, SIGKILL);
+	fd_drop(&b->pidfd);
+	fd_drop(&b->sync_fd);
+	for (size_t i = 0; i < BOX_DOORS; i++)
+		fd_drop(&b->doors[i]);
+}
+
+static int write_proc(pid_t pid, const char *file, const char *text, struct err *e)
+{
+	char path[48];
+	int r;
+
+	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+	r = sys_write(AT_FDCWD, path, text);
+	return r < 0 ? err_set(e, -r, "write %s: %s", file, strerror(-r)) : 0;
+}
+
+static int write_maps(const struct isolate *h, pid_t pid, uint32_t slot, struct err *e)
+{
+	char uids[64], gids[64];
+	int r;
+
+	if (h->ids == IDS_ONE) {
+		snprintf(uids, sizeof uids, "0 %u 1", (unsigned)h->uid);
+		snprintf(gids, sizeof gids, "0 %u 1", (unsigned)h->gid);
+		/* the kernel's condition for a plain user: groups can't be dropped then, which could give access */
+		if ((r = write_proc(pid, "setgroups", "deny", e)) < 0)
+			return r;
+	} else {
+		snprintf(uids, sizeof uids, "0 %u %u", h->ids == IDS_RANGE ? 0x10000u * (slot + 0x100) : 0, BOX_IDS);
+		str_copy(gids, sizeof gids, uids);
+	}
+	if ((r = write_proc(pid, "uid_map", uids, e)) < 0)
+		return r;
+	return write_proc(pid, "gid_map", gids, e);
+}
+
+static int open_userns(pid_t pid, struct err *e)
+{
+	char path[48];
+	int fd;
+
+	snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? err_sys(e, "open the new user namespace") : fd;
+}
+
+/* Range mode: the trees only we may make. Returns how many are in fds; *ret_mapped: the base could be idmapped. */
+static int make_trees(struct isolate *h, const struct box_spec *s, pid_t pid, int *fds, bool *ret_mapped, struct err *e)
+{
+	AUTO_FD int userns = open_userns(pid, e);
+	int n = 0, r;
+
+	if (userns < 0)
+		return userns;
+	fds[n] = s->rootfs_fd < 0 ? sys_clone_tree(AT_FDCWD, "/usr", false) : sys_clone_tree(s->rootfs_fd, "", false);
+	if (fds[n] < 0)
+		return err_set(e, -fds[n], "open the template's root: %s", strerror(-fds[n]));
+	n++;
+	r = sys_set_tree(fds[0], false, true, userns);
+	*ret_mapped = r == 0;
+	if (r < 0 && (r = sys_set_tree(fds[0], false, true, -1)) < 0) {
+		err_set(e, -r, "prepare the template's root: %s", strerror(-r));
+		return close(fds[0]), r;
+	}
+	for (size_t i = 0; i < s->nmounts; i++) {
+		r = fds[n] = idmap_tree(s, &s->mounts[i], e);
+		if (r < 0) {
+			while (n > 0)
+				close(fds[--n]);
+			return r;
+		}
+		n++;
+	}
+	return n;
+}
+
+static int send_go(int sync, bool mapped, const int *fds, int n, struct err *e)
+{
+	union { char mem[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; } ctl = { .mem = { 0 } };
+	struct iovec iov = { mapped ? (char *)"m" : (char *)"p", 1 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (n > 0) {
+		struct cmsghdr *c;
+
+		m.msg_control = &ctl;
+		m.msg_controllen = CMSG_SPACE((size_t)n * sizeof(int));
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)n * sizeof(int));
+	}
+	return sendmsg(sync, &m, MSG_NOSIGNAL) < 0 ? err_sys(e, "talk to the computer's first process") : 0;
+}
+
+/* Everything the child can't do, then its go. */
+static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bool in_v2, struct err *e)
+{
+	int fds[FDS_MAX], n = 0, r;
+	bool mapped = false;
+
+	if ((r = groups_enter(&h->groups, s->id, &b->groups, b->pid, !in_v2, e)) < 0)
+		return r;
+	if ((r = write_maps(h, b->pid, s->slot, e)) < 0)
+		return r;
+	if (h->ids == IDS_RANGE && (n = make_trees(h, s, b->pid, fds, &mapped, e)) < 0)
+		return n;
+	r = send_go(b->sync_fd, mapped, fds, n, e);
+	while (n > 0)
+		close(fds[--n]);
+	return r;
+}
+
+static pid_t clone_child(struct isolate *h, const struct box_spec *s, struct box *b, int v2, int *sync, struct err *e)
+{
+	struct clone_args a = {
+		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWCGROUP | CLONE_PIDFD,
+		.exit_signal = SIGCHLD,
+		.pidfd = (uint64_t)(uintptr_t)&b->pidfd,
+	};
+	pid_t pid;
+
+	if (v2 >= 0) {
+		a.flags |= CLONE_INTO_CGROUP;
+		a.cgroup = (uint64_t)v2;
+	}
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+	pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
+	if (pid == 0) {
+		struct child c = { .h = h, .s = s, .sync = sync[1], .base = -1, .guest = -1, .listen_fd = s->listen_fd, .conn_fd = s->conn_fd,
+			.top = -1, .doors = { -1, -1, -1, -1 }, .unenforced = b->unenforced };
+
+		close(sync[0]);
+		child_run(&c);
+	}
+	if (pid < 0)
+		err_sys(e, "make namespaces");
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	if (pid < 0 && (e->code == EPERM || e->code == ENOSPC || e->code == EACCES))
+		err_hint(e, e->code == ENOSPC ? "raise user.max_user_namespaces and the other user.max_*_namespaces (sysctl)" :
+			"user namespaces are switched off for this user: see sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns");
+	return pid < 0 ? -e->code : pid;
+}
+
+static int ns_start(struct isolate *h, const struct box_spec *s, struct box *ret, struct err *e)
+{
+	AUTO_FD int v2 = -1;
+	int sync[2] = { -1, -1 };
+	int r;
+
+	box_init(ret);
+	r = groups_make(&h->groups, s->id, &s->limits, &ret->groups, &v2, &ret->unenforced, e);
+	if (r < 0)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) < 0) {
+		err_sys(e, "make a socket pair");
+		goto fail;
+	}
+	ret->sync_fd = sync[0];
+	r = clone_child(h, s, ret, v2, sync, e);
+	close(sync[1]);
+	if (r < 0)
+		goto fail;
+	ret->pid = r;
+	fcntl(ret->sync_fd, F_SETFL, O_NONBLOCK);
+	proc_start_time(ret->pid, &ret->start_time);
+	if ((s->born && s->born(s->ctx, ret, e) < 0) || settle(h, s, ret, v2 >= 0, e) < 0)
+		goto fail;
+	return 0;
+fail:
+	if (ret->pid > 0) {
+		proc_pidfd_signal(ret->pidfd, SIGKILL);
+		waitpid(ret->pid, NULL, 0);   /* it has run nothing but our own few lines: this takes no time */
+	}
+	box_drop(ret);
+	groups_remove(&h->groups, s->id, &ret->groups);
+	return -e->code;
+}
+
+static int take_report(struct box *b, struct report *rep, struct err *e)
+{
+	union { char mem[CMSG_SPACE(BOX_DOORS * sizeof(int))]; struct cmsghdr align; } ctl;
+	struct iovec iov = { rep, sizeof *rep };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	ssize_t n = recvmsg(b->sync_fd, &m, MSG_CMSG_CLOEXEC);
+	struct cmsghdr *h;
+	int fds[BOX_DOORS];
+	size_t have = 0, at = 0;
+
+	if (n <= 0)
+		return n < 0 ? -errno : 0;
+	h = CMSG_FIRSTHDR(&m);
+	if (h && h->cmsg_type == SCM_RIGHTS) {
+		have = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(fds, CMSG_DATA(h), have * sizeof(int));
+	}
+	for (size_t i = 0; i < BOX_DOORS && (size_t)n == sizeof *rep; i++)
+		if (rep->door[i] && at < have)
+			b->doors[i] = fds[at++];
+	while (at < have)
+		close(fds[at++]);
+	return (size_t)n == sizeof *rep ? 1 : -EPROTO;
+}
+
+static int ns_finish(struct box *b, struct err *e)
+{
+	struct report rep;
+	int r;
+
+	while ((r = take_report(b, &rep, e)) > 0) {
+		rep.msg[sizeof rep.msg - 1] = rep.hint[sizeof rep.hint - 1] = 0;
+		if (rep.code) {
+			err_set(e, rep.code, "%s", rep.msg);
+			return err_hint(e, "%s", rep.hint);
+		}
+		b->unenforced = rep.unenforced;
+		b->ready = true;
+	}
+	if (r == -EAGAIN)
+		return r;
+	if (r < 0)
+		return err_set(e, -r, "hear from the computer's first process: %s", strerror(-r));
+	fd_drop(&b->sync_fd);
+	return b->ready ? 0 : err_set(e, ECHILD, "the computer's first process ended while it was set up");
+}
+
+static int ns_limits(struct isolate *h, const char *id, struct box *b, const struct box_limits *l, struct err *e)
+{
+	(void)h; (void)b; (void)l; (void)id;
+	return err_set(e, ENOTSUP, "limits");
+}
+
+static int ns_doors(struct isolate *h, struct box *b, struct err *e)
+{
+	(void)h; (void)b;
+	return err_set(e, ENOTSUP, "doors");
+}
+
+static int ns_probe(struct isolate *h, uint32_t *ret_features, char *missing, size_t size)
+{
+	*ret_features = h->features;
+	str_copy(missing, size, "");
+	return 0;
+}
+
+const struct backend backend_ns = { "ns", ns_probe, ns_start, ns_finish, ns_limits, ns_doors };

@@ -1,0 +1,75 @@
+#ifndef ISOLATE_NS_PRIV_H
+#define ISOLATE_NS_PRIV_H
+#include <limits.h>
+#include "core/fd.h"
+#include "isolate/backend.h"
+/* ns_priv -- what the parts of the ns backend share. The parent's half is ns.c and idmap.c; the child's is ns_child.c,
+ * root.c, etc.c, dev.c and net.c. */
+
+/* How ids inside become ids outside. */
+enum id_mode {
+	IDS_RANGE,      /* root: 65,536 ids of the computer's own; layers are idmapped to them */
+	IDS_NESTED,     /* in a user namespace that has 65,536 ids (ours, by newuidmap, or a container's): the same ids */
+	IDS_ONE,        /* one id: root and user inside are both us */
+};
+#define ISOLATE_ETC_MAX 32
+
+struct isolate {
+	enum id_mode ids;
+	uid_t uid;               /* ours */
+	gid_t gid;
+	bool once;
+	bool idmap_usr;          /* /usr's file system can be idmapped */
+	bool ipv6;
+	uint32_t features;
+	struct cgroup_host groups;
+	char guest[PATH_MAX];
+	char etc[ISOLATE_ETC_MAX][64];   /* names in the host's /etc that template `host` shows, read-only */
+	size_t netc;
+	bool split_usr;          /* /bin, /lib… are folders of their own */
+};
+
+#define USER_ID 1000u
+#define FDS_MAX (BOX_MOUNTS + 2)
+
+/* The child's view. Lives on the child's copy of the parent's stack. */
+struct child {
+	const struct isolate *h;
+	const struct box_spec *s;
+	int sync;                        /* our end */
+	int base, mounts[BOX_MOUNTS];    /* detached trees: /usr or the template's root; the mounts asked for. -1 = none */
+	bool base_mapped;                /* base shows ids of the computer's own */
+	int guest;                       /* detached read-only mount of the guest's program */
+	int listen_fd, conn_fd;
+	int top;                         /* the tmpfs that holds everything */
+	int doors[BOX_DOORS];
+	uint32_t unenforced;
+};
+struct report { int code; uint32_t unenforced; uint8_t door[BOX_DOORS]; char msg[320], hint[160]; };
+
+_Noreturn void child_run(struct child *c);
+int listen_hidden(struct child *c, struct err *e);          /* ns_child.c: in the top file system, the working folder */
+int root_build(struct child *c, struct err *e);            /* root.c: assembles, and makes it / */
+int etc_fill(struct child *c, int dir, struct err *e);     /* etc.c: the files of template `host` below dir */
+int etc_binds(struct child *c, struct err *e);             /* the host's own files, on ./root/etc */
+void etc_scan(struct isolate *h);
+int dev_fill(struct child *c, int dir, struct err *e);     /* dev.c: mount points and links, before the root is mounted */
+int dev_mount(struct child *c, struct err *e);             /* on ./root/dev, ./root/proc, ./root/sys */
+int net_up(struct err *e);                                 /* net.c: loopback, low ports for everyone */
+int net_redirect(bool *ret_ipv6, struct err *e);           /* routes and rules of KEEPER_NET_ALL */
+int net_doors(bool ipv6, int doors[BOX_DOORS], struct err *e);
+int caps_drop(struct err *e);                              /* caps.c */
+int caps_keep_for_keeper(struct err *e);
+
+/* idmap.c: a detached copy of the caller's folder, whose owner shows as `user` inside. Range mode only. */
+int idmap_tree(const struct box_spec *s, const struct box_mount *m, struct err *e);
+/* A user namespace with these maps: descriptor. */
+int idmap_userns(const char *uids, const char *gids, struct err *e);
+
+/* sys.c: thin wrappers where one call takes three */
+int sys_clone_tree(int dirfd, const char *path, bool recursive);      /* a detached copy: descriptor or -errno */
+int sys_set_tree(int fd, bool recursive, bool read_only, int userns); /* nosuid, nodev, read-only, idmap (userns < 0: none) */
+int sys_attach(int fd, int dirfd, const char *path);                  /* mounts the detached tree there */
+int sys_bind_ro(const char *from, int dirfd, const char *to, bool recursive);
+int sys_write(int dirfd, const char *path, const char *text);
+#endif
