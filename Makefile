@@ -36,6 +36,8 @@ fuzz: ## each fuzz driver for FUZZ_SECONDS (20)
 	@tools/fuzz $(T)
 
 install: build ## install below PREFIX (/usr/local)
+	@meson configure $(BUILD) --prefix $(PREFIX)
+	@ninja -C $(BUILD)
 	@meson install -C $(BUILD) --no-rebuild
 
 clean: ## remove what was built

@@ -2,28 +2,52 @@
 #include "core/str.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Shortest of the usual decimals (0.1, not 0.10000000000000001); milliseconds of our age need 13 digits. */
 #define REAL_DIGITS JSON_REAL_PRECISION(15)
 
+/* jansson's lexer (2.14) drops a byte of a string when it can't get memory, and goes on: it would tell us success and a
+ * mangled value. So its allocations go through here, and one that failed fails the whole call. */
+static bool starved;
+
+static void *noting_malloc(size_t n)
+{
+	void *p = malloc(n);
+
+	starved |= !p;
+	return p;
+}
+
+static void set_up(void)
+{
+	static bool done;
+	size_t seed = 0;
+
+	if (done)
+		return;
+	json_set_alloc_funcs(noting_malloc, free);
+	while (!seed)
+		str_random(&seed, sizeof seed);
+	json_object_seed(seed);
+	done = true;
+}
+
 int js_parse(const char *p, size_t n, json_t **ret, struct err *e)
 {
-	static bool seeded;
-	size_t seed = 0;
 	json_error_t je;
 	json_t *v;
 
-	if (!seeded) {
-		while (!seed)
-			str_random(&seed, sizeof seed);
-		json_object_seed(seed);
-		seeded = true;
-	}
+	set_up();
+	starved = false;
 	v = json_loadb(p ? p : "", n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
+	if (starved) {
+		json_decref(v);
+		return err_set(e, ENOMEM, "JSON: no memory");
+	}
 	if (!v)
-		return err_set(e, json_error_code(&je) == json_error_out_of_memory ? ENOMEM : EINVAL,
-			"JSON, line %d column %d: %s", je.line, je.column, je.text);
+		return err_set(e, EINVAL, "JSON, line %d column %d: %s", je.line, je.column, je.text);
 	*ret = v;
 	return 0;
 }
@@ -37,7 +61,8 @@ static int dump(const json_t *v, struct buf *out, size_t flags)
 {
 	size_t before = out->len;
 
-	if (!v || json_dump_callback(v, add_chunk, out, flags | JSON_ENCODE_ANY | REAL_DIGITS) < 0) {
+	starved = false;
+	if (!v || json_dump_callback(v, add_chunk, out, flags | JSON_ENCODE_ANY | REAL_DIGITS) < 0 || starved) {
 		/* a value we can't write (bad UTF-8 can't be made by us, so: no room) leaves nothing half-written */
 		if (out->data) {
 			out->len = before;

@@ -17,7 +17,7 @@
  * one name without following links (O_NOFOLLOW) or entering another mount (RESOLVE_NO_XDEV, and a mount root is
  * refused at the top): a bind mount left behind is an error, never an emptied host folder. Depth costs a descriptor and
  * a stack frame a level, so below RM_DEPTH a folder isn't entered but moved up to the top, where a later pass finds it. */
-enum { RM_DEPTH = 24 };
+enum { RM_DEPTH = 24, RM_PASSES = 1 << 20 };       /* passes: somebody alive could make new files as fast as we remove them */
 
 struct sweep {
 	int top;                /* the folder being removed */
@@ -136,6 +136,7 @@ static void sweep_folder(struct sweep *s, int fd, int depth)
 static int sweep_top(int top)
 {
 	struct sweep s = { .top = top };
+	int passes = 0;
 
 	do {
 		int fd = open_folder(top, ".");
@@ -145,7 +146,7 @@ static int sweep_top(int top)
 		if (fd < 0)
 			return fd;
 		sweep_folder(&s, fd, 0);
-	} while (s.removed);
+	} while (s.removed && ++passes < RM_PASSES);
 	return s.failed;
 }
 
