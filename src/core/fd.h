@@ -18,11 +18,13 @@ int fd_nonblock(int fd, int on);                                    /* 0 or -err
 int fd_write_all(int fd, const void *p, size_t n, struct err *e);   /* blocking, retries EINTR and short writes */
 /* Whole file into memory, at most max bytes (-EFBIG above). *ret is NUL-terminated, free() it. dirfd may be AT_FDCWD. */
 int fd_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
-/* Replace path atomically and durably: temporary in the same folder, fsync, rename, fsync of the folder. */
+/* Replace path atomically and durably: temporary in the same folder, fsync, rename, fsync of the folder. mode is
+ * exact, whatever the umask; a link of that name is replaced, not followed. */
 int fd_write_file(int dirfd, const char *path, mode_t mode, const void *p, size_t n, struct err *e);
 /* mkdir -p; existing folders are left as they are. */
 int fd_mkdirs(const char *path, mode_t mode, struct err *e);
-/* rm -rf below dirfd without following links or crossing into what a link names; missing is fine. */
+/* rm -rf below dirfd without following links or crossing into what a link names; missing is fine. A filesystem
+ * mounted at or below name is an error and keeps its files. Takes as long as it takes: not for an event loop when the tree is big. */
 int fd_remove_tree(int dirfd, const char *name, struct err *e);
 /* Close every descriptor >= first except those in keep[] (sorted ascending). */
 void fd_close_from(int first, const int *keep, size_t nkeep);

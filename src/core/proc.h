@@ -19,7 +19,8 @@ struct proc_spec {
 	int death_signal;            /* PR_SET_PDEATHSIG or 0 */
 	int new_session;             /* setsid */
 };
-/* Starts it; the child's exec failure comes back here as the error. *ret_pidfd is the caller's to close. */
+/* Starts it; the child's exec failure comes back here as the error. *ret_pidfd is the caller's to close; either result may be
+ * NULL. The child blocks and ignores no signal. */
 int proc_spawn(const struct proc_spec *s, pid_t *ret_pid, int *ret_pidfd, struct err *e);
 
 int proc_pidfd_open(pid_t pid);                               /* -errno */
