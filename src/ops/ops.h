@@ -49,7 +49,8 @@ struct op_in {
 	uint32_t window;           /* streams: bytes of output wanted before the first ops_credit (0 = 256 KiB) */
 };
 /* name as in the schema ("sandbox.create"). Unknown names are a programming error of the dialect: done() with ENOSYS.
- * *ret_call is set (to NULL once done) and may be NULL when the caller never cancels. */
+ * *ret_call is the call while it runs and NULL once done: it is written before ops_run returns and again just before done(), so the
+ * pointer must stay good until then. ret_call may be NULL when the caller never cancels. */
 void ops_run(struct ops *o, const char *name, const struct principal *who, const struct op_in *in,
 		const struct op_sink *sink, void *ctx, struct op_call **ret_call);
 void ops_cancel(struct op_call *call);                  /* accepts NULL */
