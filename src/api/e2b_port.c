@@ -78,9 +78,10 @@ static void dialled(struct e2b_req *q, const struct err *e, const json_t *res, i
 void e2b_port(struct api *a, struct http_req *r, const struct e2b_addr *to)
 {
 	struct e2b_req from = { .port = to->port, .data_plane = true }, *q;
+	const struct principal who = { .rights = OP_USE, .only_computer = from.id, .name = "port" };
 
 	memcpy(from.id, to->id, sizeof from.id);
-	from.who = (struct principal){ .rights = OP_USE, .only_computer = from.id, .name = "port" };
+	e2b_req_as(&from, &who);
 	q = e2b_req_open(a, r, sizeof *q, &from);
 	if (q)
 		e2b_ask(q, "port.dial", json_pack("{s:s, s:i}", "id", q->id, "port", (int)q->port), dialled);

@@ -128,7 +128,9 @@ struct e2b_req *e2b_req_open(struct api *a, struct http_req *r, size_t size, con
 		*q = *from;
 		q->step = NULL;
 		q->drop = NULL;
-		e2b_req_as(q, &from->who);
+		q->who.name = q->who_name;       /* what borrowed from the other struct borrows from this one */
+		if (q->who.only_computer)
+			q->who.only_computer = q->id;
 	}
 	q->api = a;
 	q->r = r;

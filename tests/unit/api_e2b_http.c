@@ -1,0 +1,554 @@
+/* The dialect over real HTTP and made-up operations: one connection, a request's bytes in, an answer's bytes out. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "api/e2b_wire.h"
+#include "core/fd.h"
+#include "core/str.h"
+#include "tap.h"
+
+#define ID "iaaaaaaaaaaaaaaaaaaaa"
+#define TOKEN "secrettoken"
+#define KEY "X-API-KEY: e2b_1\r\n"
+#define ENVD "E2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: 49983\r\nX-Access-Token: " TOKEN "\r\n"
+#define ENTRY "{\"path\":\"/home/user/a.txt\",\"name\":\"a.txt\",\"type\":\"file\",\"mode\":420,\"size\":3,\"modified_at\":0," \
+	"\"owner\":\"user\",\"group\":\"user\",\"metadata\":{}}"
+
+/* ---- operations as the test wants them ---- */
+
+struct ops { int none; };
+struct op_call { const struct op_sink *sink; void *ctx; struct op_call **back; };
+
+static struct {
+	char asked[65536];               /* "name args" of each call, a line each */
+	const char *result;              /* JSON of the next answers */
+	int error;
+	int error_times;                 /* how often; then result */
+	int fd;
+	enum op_life life;
+	bool hold;                       /* streams: stay open after `start` */
+	struct op_call *held;
+	struct op_tie *ties;
+	unsigned cancelled, credits;
+	char data[65536];
+	size_t ndata;
+} fake;
+
+static void start_stream(struct op_call *c)
+{
+	json_t *ev = json_pack("{s:{s:i}}", "start", "pid", 7);
+
+	c->sink->event(c->ctx, ev);
+	json_decref(ev);
+	if (fake.hold) {
+		fake.held = c;
+		return;
+	}
+	if (c->sink->data)
+		c->sink->data(c->ctx, OP_STDOUT, "hi\n", 3);
+	ev = json_pack("{s:{s:s, s:i}}", "end", "how", "exited", "code", 3);
+	c->sink->event(c->ctx, ev);
+	json_decref(ev);
+	*c->back = NULL;
+	c->sink->done(c->ctx, NULL, NULL, -1);
+	free(c);
+}
+
+void ops_run(struct ops *o, const char *name, const struct principal *who, const struct op_in *in,
+	const struct op_sink *sink, void *ctx, struct op_call **ret_call)
+{
+	char *args = json_dumps(in->args, JSON_COMPACT | JSON_SORT_KEYS);
+	struct op_call *c = calloc(1, sizeof *c);
+	json_t *res = NULL;
+	struct err e;
+	size_t n = strlen(fake.asked);
+	int fd = fake.fd;
+
+	snprintf(fake.asked + n, sizeof fake.asked - n, "%s %s\n", name, args ? args : "-");
+	free(args);
+	json_decref(in->args);
+	*c = (struct op_call){ sink, ctx, ret_call };
+	*ret_call = c;
+	if (fake.error && fake.error_times-- > 0) {
+		err_set(&e, fake.error, "made up");
+		*ret_call = NULL;
+		free(c);
+		sink->done(ctx, &e, NULL, -1);
+		return;
+	}
+	if (str_eq(name, "process.start") || str_eq(name, "process.connect") || str_eq(name, "file.watch")) {
+		start_stream(c);
+		return;
+	}
+	if (in->data) {
+		memcpy(fake.data + fake.ndata, in->data, in->len);
+		fake.ndata += in->len;
+	}
+	if (fake.result)
+		js_parse(fake.result, strlen(fake.result), &res, &e);
+	*ret_call = NULL;
+	free(c);
+	fake.fd = -1;
+	sink->done(ctx, NULL, res, fd);
+	json_decref(res);
+}
+
+void ops_cancel(struct op_call *c)
+{
+	if (!c)
+		return;
+	fake.cancelled++;
+	if (fake.held == c)
+		fake.held = NULL;
+	free(c);
+}
+
+void ops_credit(struct op_call *c, uint32_t bytes) { fake.credits += bytes; }
+enum op_life ops_life(struct ops *o, const char *id) { return str_eq(id, ID) ? fake.life : OP_LIFE_UNKNOWN; }
+
+int ops_auth_token(struct ops *o, const char *id, const char *token, struct principal *ret, struct err *e)
+{
+	if (!token || !str_eq(token, TOKEN))
+		return err_set(e, EACCES, "wrong token");
+	*ret = (struct principal){ .rights = OP_USE, .only_computer = ID, .name = "token:x" };
+	return 0;
+}
+
+const char *ops_find_by_token(struct ops *o, const char *token) { return str_eq(token, TOKEN) ? ID : NULL; }
+const char *ops_each_token(struct ops *o, bool (*fn)(void *ctx, const char *id, const char *token), void *ctx)
+{ return fn(ctx, ID, TOKEN) ? ID : NULL; }
+
+int ops_tie(struct ops *o, const char *id, struct op_tie *t)
+{
+	if (fake.life != OP_LIFE_RUNNING)
+		return -ENOENT;
+	t->next = fake.ties;
+	t->at = &fake.ties;
+	if (t->next)
+		t->next->at = &t->next;
+	fake.ties = t;
+	return 0;
+}
+
+void ops_tie_drop(struct op_tie *t)
+{
+	if (!t->at)
+		return;
+	*t->at = t->next;
+	if (t->next)
+		t->next->at = t->at;
+	t->at = NULL;
+}
+
+int ops_http_status(int code) { return code == ENOENT ? 404 : code == EINVAL ? 400 : code == EAGAIN ? 503 : 500; }
+
+int api_auth(struct api *a, struct http_req *r, struct principal *ret, struct err *e)
+{
+	const char *key = http_req_header(r, "x-api-key");
+
+	if (!key || !str_eq(key, "e2b_1"))
+		return err_set(e, EACCES, "an API key is needed");
+	*ret = (struct principal){ .rights = OP_READ | OP_USE | OP_MANAGE, .name = "key:x" };
+	return 0;
+}
+
+int api_same_site(struct api *a, struct http_req *r, struct err *e)
+{
+	return http_req_header(r, "origin") ? err_set(e, EPERM, "another site") : 0;
+}
+
+/* ---- one connection ---- */
+
+static struct loop *loop;
+static struct http_server *server;
+static struct api api;
+static struct ops none;
+static int client = -1;
+static char got[1 << 20];
+static size_t ngot;
+
+static void on_request(void *ctx, struct http_req *r)
+{
+	if (!e2b_try(&api, r))
+		http_reply(r, 299, NULL, "", 0);
+}
+
+static void hang_up(void)
+{
+	fd_drop(&client);
+	for (int i = 0; i < 5; i++)
+		loop_turn(loop, 1);
+}
+
+/* Sends, and reads until the peer closes or `until` is in the answer, or two seconds are over. */
+static const char *talk(const char *bytes, size_t n, const char *until)
+{
+	int pair[2];
+
+	if (client >= 0)
+		hang_up();
+	ngot = 0;
+	got[0] = '\0';
+	fake.asked[0] = '\0';
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+		return "no socket";
+	client = pair[0];
+	http_server_serve(server, pair[1], NULL, NULL, NULL);
+	for (int i = 0; i < 200; i++) {
+		ssize_t w = n ? write(client, bytes, n) : 0, r;
+
+		if (w > 0) {
+			bytes += w;
+			n -= (size_t)w;
+		}
+		loop_turn(loop, 10);
+		while ((r = read(client, got + ngot, sizeof got - ngot - 1)) > 0)
+			ngot += (size_t)r;
+		got[ngot] = '\0';
+		if (r == 0 || (r < 0 && errno != EAGAIN) || (until && memmem(got, ngot, until, strlen(until))))
+			break;
+	}
+	return got;
+}
+
+static int status(void) { return ngot > 12 ? (int)strtol(got + 9, NULL, 10) : 0; }
+static const char *body(void) { const char *p = strstr(got, "\r\n\r\n"); return p ? p + 4 : ""; }
+
+/* A request with a body of a known length; the answer ends the connection. */
+static const char *ask(const char *method, const char *path, const char *fields, const char *content, size_t n)
+{
+	struct buf AUTO_BUF b = BUF_INIT(1 << 22);
+
+	buf_printf(&b, "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n%s", method, path, fields);
+	if (content)
+		buf_printf(&b, "Content-Length: %zu\r\n", n);
+	buf_adds(&b, "\r\n");
+	buf_add(&b, content, n);
+	return talk(buf_at(&b), b.len, NULL);
+}
+
+static const char *post(const char *path, const char *fields, const char *content)
+{
+	return ask("POST", path, fields, content, strlen(content));
+}
+
+#define RPC ENVD "Content-Type: application/json\r\n"
+#define STREAM ENVD "Content-Type: application/connect+json\r\n"
+
+static const char *stream(const char *path, const char *fields, const char *msg)
+{
+	struct buf AUTO_BUF b = BUF_INIT(1 << 20);
+
+	e2b_env_text(&b, 0, msg, strlen(msg));
+	return ask("POST", path, fields, buf_at(&b), b.len);
+}
+
+static bool has(const char *what) { return memmem(got, ngot, what, strlen(what)) != NULL; }
+
+/* ---- */
+
+static void test_routing(void)
+{
+	fake.life = OP_LIFE_RUNNING;
+	ask("GET", "/health", "", NULL, 0);
+	ok(status() == 299, "a health check that names no sandbox isn't ours");
+	ask("GET", "/v1/sandboxes", "", NULL, 0);
+	ok(status() == 299, "nor is our own API");
+	ask("GET", "/health", "E2b-Sandbox-Id: " ID "\r\n", NULL, 0);
+	ok(status() == 400 && has("missing header"), "one field without the other");
+	ask("GET", "/health", "E2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: 49983\r\n", NULL, 0);
+	ok(status() == 204, "health by fields");
+	ask("GET", "/health", "X-Access-Token: " TOKEN "\r\n", NULL, 0);
+	ok(status() == 204, "health by token alone");
+	talk("GET /health HTTP/1.1\r\nHost: 49983-" ID ".box.test:99\r\nConnection: close\r\n\r\n",
+		strlen("GET /health HTTP/1.1\r\nHost: 49983-" ID ".box.test:99\r\nConnection: close\r\n\r\n"), NULL);
+	ok(status() == 204, "health by host");
+	ask("POST", "/process.Process/List", "Content-Type: application/json\r\n", "{}", 2);
+	ok(status() == 400 && has("missing header"), "a method for nobody");
+	ask("GET", "/health", ENVD "Origin: http://evil.test\r\n", NULL, 0);
+	ok(status() == 403, "another site's page");
+	ask("POST", "/init", ENVD, "{}", 2);
+	ok(status() == 404, "inner routes aren't there");
+	fake.life = OP_LIFE_ENDED;
+	ask("GET", "/health", ENVD, NULL, 0);
+	ok(status() == 502, "ended: 502");
+	is_str(body(), "{\"sandboxId\":\"" ID "\",\"message\":\"The sandbox was not found\",\"code\":502}", "and its text");
+	ask("GET", "/", ENVD "User-Agent: Mozilla/5.0\r\n", NULL, 0);
+	ok(status() == 502 && has("text/html"), "a browser gets a page");
+	fake.life = OP_LIFE_RUNNING;
+	ask("GET", "/metrics", "E2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: 49983\r\n", NULL, 0);
+	ok(status() == 401, "without the token");
+	is_str(body(), "{\"code\":401,\"message\":\"unauthorized access, please provide a valid access token or method signing if supported\"}", "401's text");
+}
+
+static void test_control(void)
+{
+	fake.result = "{\"id\":\"" ID "\",\"template\":\"base\",\"state\":\"running\",\"started_at\":0,\"ends_at\":1000,\"metadata\":{},"
+		"\"net\":\"all\",\"limits\":{},\"access_token\":\"t\"}";
+	ask("GET", "/sandboxes", "", NULL, 0);
+	ok(status() == 401 && has("\"code\":401"), "no key");
+	post("/v2/sandboxes", KEY, "{\"templateID\":\"base\",\"timeout\":120}");
+	ok(status() == 201 && has("\"envdAccessToken\":\"t\""), "create");
+	is_str(fake.asked, "sandbox.create {\"net\":\"all\",\"secure\":true,\"template\":\"base\",\"timeout_ms\":120000}\n", "as asked");
+	post("/v2/sandboxes", KEY, "{\"templateID\":\"base\",\"autoPause\":true}");
+	ok(status() == 400 && has("'autoPause'") && !*fake.asked, "a feature that isn't here");
+	post("/v2/sandboxes", KEY, "{");
+	ok(status() == 400, "not JSON");
+	post("/v2/sandboxes/" ID "/connect", KEY, "{\"timeout\":60}");
+	ok(status() == 200, "connect");
+	is_str(fake.asked, "sandbox.timeout {\"extend_only\":true,\"id\":\"" ID "\",\"timeout_ms\":60000}\n", "extends only");
+	post("/sandboxes/" ID "-abc/timeout", KEY, "{\"timeout\":60}");
+	ok(status() == 204, "timeout, with an old id");
+	is_str(fake.asked, "sandbox.timeout {\"extend_only\":false,\"id\":\"" ID "\",\"timeout_ms\":60000}\n", "may shorten");
+	post("/sandboxes/" ID "/pause", KEY, "{}");
+	ok(status() == 501 && has("\"code\":501"), "pause: 501");
+	post("/sandboxes/" ID "/resume", KEY, "{}");
+	ok(status() == 409, "resume of a running one: 409");
+	ask("DELETE", "/sandboxes/" ID, KEY, NULL, 0);
+	ok(status() == 204, "kill");
+	fake.error = ENOENT, fake.error_times = 9;
+	ask("DELETE", "/sandboxes/" ID, KEY, NULL, 0);
+	ok(status() == 404 && has("\"code\":404"), "kill of nobody: 404");
+	fake.error = 0;
+	fake.result = "{\"sandboxes\":[],\"next\":\"abc\",\"total_running\":4}";
+	ask("GET", "/v2/sandboxes?state=running&limit=5&nextToken=q&metadata=a%3Db", KEY, NULL, 0);
+	ok(status() == 200 && has("X-Next-Token: abc") && has("X-Total-Running: 4"), "list");
+	is_str(fake.asked, "sandbox.list {\"cursor\":\"q\",\"limit\":5,\"metadata\":{\"a\":\"b\"},\"state\":\"running\"}\n", "as asked");
+	ask("GET", "/v2/sandboxes?limit=101", KEY, NULL, 0);
+	ok(status() == 400, "a limit too large");
+	ask("PUT", "/sandboxes/" ID, KEY, NULL, 0);
+	ok(status() == 405, "a method that isn't one");
+}
+
+static void test_rpc(void)
+{
+	fake.result = "{\"entry\":" ENTRY "}";
+	post("/filesystem.Filesystem/Stat", RPC "Authorization: Basic cm9vdDo=\r\n", "{\"path\":\"a.txt\"}");
+	ok(status() == 200 && has("\"type\":\"FILE_TYPE_FILE\"") && has("\"size\":\"3\""), "Stat");
+	is_str(fake.asked, "file.stat {\"id\":\"" ID "\",\"path\":\"a.txt\",\"user\":\"root\"}\n", "as asked");
+	fake.error = ENOENT, fake.error_times = 1;
+	post("/filesystem.Filesystem/Stat", RPC, "{\"path\":\"a.txt\"}");
+	ok(status() == 404, "not there");
+	is_str(body(), "{\"code\":\"not_found\",\"message\":\"made up\"}", "its text");
+	fake.error = ESRCH, fake.error_times = 1;
+	post("/process.Process/SendSignal", RPC, "{\"process\":{\"pid\":99},\"signal\":\"SIGNAL_SIGKILL\"}");
+	is_str(body(), "{\"code\":\"not_found\",\"message\":\"process with pid 99 not found\"}", "an unknown process");
+	fake.error = 0;
+	post("/process.Process/Nope", RPC, "{}");
+	ok(status() == 501, "an unknown method");
+	ask("POST", "/process.Process/List", ENVD "Content-Type: application/proto\r\n", "", 0);
+	ok(status() == 415, "a codec we don't have");
+	fake.result = "{\"processes\":[{\"pid\":7,\"cmd\":\"/bin/cat\",\"args\":[\"-\"],\"cwd\":\"\",\"tag\":\"t\",\"pty\":false,\"ended\":false}]}";
+	post("/process.Process/List", RPC, "{}");
+	is_str(body(), "{\"processes\":[{\"config\":{\"cmd\":\"/bin/cat\",\"args\":[\"-\"]},\"pid\":7,\"tag\":\"t\"}]}", "List");
+}
+
+static void test_input(void)
+{
+	struct buf AUTO_BUF b = BUF_INIT(1 << 20);
+
+	fake.result = NULL;
+	fake.ndata = 0;
+	fake.error = EAGAIN, fake.error_times = 3;
+	post("/process.Process/SendInput", RPC, "{\"process\":{\"pid\":7},\"input\":{\"stdin\":\"aGVsbG8K\"}}");
+	ok(status() == 200 && fake.ndata == 6 && memcmp(fake.data, "hello\n", 6) == 0, "SendInput waits for a full queue");
+	fake.error = 0;
+	post("/process.Process/SendInput", RPC, "{\"process\":{\"pid\":7},\"input\":{\"stdin\":\"?\"}}");
+	ok(status() == 400, "not base64");
+	fake.ndata = 0;
+	e2b_env_text(&b, 0, "{\"start\":{\"process\":{\"pid\":7}}}", 31);
+	e2b_env_text(&b, 0, "{\"keepalive\":{}}", 16);
+	e2b_env_text(&b, 0, "{\"data\":{\"input\":{\"pty\":\"eA==\"}}}", 33);
+	e2b_env_text(&b, 0, "{\"data\":{\"input\":{\"pty\":\"eQ==\"}}}", 33);
+	ask("POST", "/process.Process/StreamInput", STREAM, buf_at(&b), b.len);
+	ok(status() == 200 && fake.ndata == 2 && memcmp(fake.data, "xy", 2) == 0, "StreamInput");
+	ok(strstr(fake.asked, "\"pty\":true") != NULL, "for the terminal");
+	buf_clear(&b);
+	for (int i = 0; i < 20000; i++)
+		e2b_env_text(&b, 0, "{\"keepalive\":{}}", 16);
+	ask("POST", "/process.Process/StreamInput", STREAM, buf_at(&b), b.len);
+	ok(status() == 200, "20,000 messages in one body");
+	ask("POST", "/process.Process/StreamInput", STREAM, "\0\0\0\0\x09{}", 7);
+	ok(status() == 200 && has("cut off"), "an envelope that is cut off");
+}
+
+static void test_streams(void)
+{
+	static const char msg[] = "{\"process\":{\"cmd\":\"/bin/bash\",\"args\":[\"-l\",\"-c\",\"echo hi\"]},\"stdin\":false}";
+	struct buf AUTO_BUF b = BUF_INIT(1 << 16);
+	unsigned before = fake.cancelled;
+
+	stream("/process.Process/Start", STREAM "Connect-Timeout-Ms: 60000\r\n", msg);
+	ok(status() == 200 && has("application/connect+json"), "Start");
+	ok(has("{\"event\":{\"start\":{\"pid\":7}}}") && has("{\"event\":{\"data\":{\"stdout\":\"aGkK\"}}}"), "start and data");
+	ok(has("\"exitCode\":3") && has("\"status\":\"exit status 3\""), "end");
+	is_str(fake.asked, "process.start {\"args\":[\"-l\",\"-c\",\"echo hi\"],\"cmd\":\"/bin/bash\",\"id\":\"" ID "\",\"stdin\":false,\"timeout_ms\":60000}\n",
+		"as asked");
+	stream("/process.Process/Start", STREAM, "{\"process\":{}}");
+	ok(status() == 200 && has("invalid_argument") && !*fake.asked, "no program");
+	fake.error = ENOENT, fake.error_times = 1;
+	stream("/process.Process/Start", STREAM, msg);
+	ok(status() == 200 && has("{\"error\":{\"code\":\"invalid_argument\",\"message\":\"made up\"}}"), "a program that can't start");
+	fake.error = 0;
+	fake.hold = true;
+	buf_printf(&b, "POST /process.Process/Start HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n" STREAM "\r\n", sizeof msg - 1 + 5);
+	e2b_env_text(&b, 0, msg, sizeof msg - 1);
+	talk(buf_at(&b), b.len, "pid");
+	ok(has("{\"event\":{\"start\":{\"pid\":7}}}") && fake.held, "start comes at once");
+	hang_up();
+	ok(!fake.held && fake.cancelled == before + 1 && !fake.ties, "a client that leaves cancels the call");
+	talk(buf_at(&b), b.len, "pid");
+	fake.life = OP_LIFE_ENDED;
+	while (fake.ties) {
+		struct op_tie *t = fake.ties;
+
+		ops_tie_drop(t);
+		t->cut(t);
+	}
+	for (int i = 0; i < 5; i++)
+		loop_turn(loop, 1);
+	ok(!fake.held && read(client, got, sizeof got) <= 0 && !has("\r\n0\r\n"), "a killed sandbox cuts the stream");
+	fake.life = OP_LIFE_RUNNING;
+	fake.hold = false;
+}
+
+static void test_download(void)
+{
+	char path[] = "/tmp/e2b-test-XXXXXX";
+	int pipes[2];
+
+	fake.fd = mkstemp(path);
+	unlink(path);
+	ok(write(fake.fd, "abc", 3) == 3, "a file");
+	fake.result = "{\"entry\":" ENTRY ",\"kind\":\"file\"}";
+	ask("GET", "/files?path=a.txt&username=root", ENVD, NULL, 0);
+	ok(status() == 200 && has("Content-Disposition: inline; filename=\"a.txt\"") && has("nosniff"), "download");
+	is_str(body(), "abc", "its bytes");
+	is_str(fake.asked, "file.read {\"id\":\"" ID "\",\"path\":\"a.txt\",\"user\":\"root\"}\n", "as asked");
+	if (pipe(pipes) == 0 && write(pipes[1], "from a pipe", 11) == 11)
+		close(pipes[1]);
+	fake.fd = pipes[0];
+	ask("GET", "/files?path=/proc/x", ENVD, NULL, 0);
+	ok(status() == 200 && has("from a pipe"), "download of something without a size");
+	fake.error = ENOENT, fake.error_times = 1;
+	ask("GET", "/files?path=nope", ENVD, NULL, 0);
+	ok(status() == 404 && has("path 'nope' does not exist"), "not there");
+	fake.error = 0;
+	ask("GET", "/files?path=a.txt", "", NULL, 0);
+	ok(status() == 400, "a link without a signature");
+	ask("GET", "/files?path=a.txt&signature=v1_x", ENVD, NULL, 0);
+	ok(status() == 500, "the token wins over a signature (and the made-up file is missing)");
+	ask("GET", "/files?path=a.txt&signature=v1_x", "E2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: 49983\r\n", NULL, 0);
+	ok(status() == 401 && has("invalid signature"), "a wrong signature");
+}
+
+static char *file_text(int fd)
+{
+	static char text[65536];
+	ssize_t n = pread(fd, text, sizeof text - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	return text;
+}
+
+static void test_upload(void)
+{
+	/* "zipped" by gzip */
+	static const char gz[] = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab\xca\x2c\x28\x48\x4d\x01\x00\x57\x68\xc2\xe2\x06\x00\x00\x00";
+	char path[] = "/tmp/e2b-test-XXXXXX";
+	int fd = mkstemp(path);
+
+	unlink(path);
+	fake.result = "{\"entry\":" ENTRY "}";
+	fake.fd = dup(fd);
+	ask("POST", "/files?path=a.txt", ENVD "Content-Type: application/octet-stream\r\nX-Metadata-Author: me\r\n", "raw", 3);
+	ok(status() == 200, "raw upload");
+	is_str(file_text(fd), "raw", "is in the file");
+	is_str(body(), "[{\"name\":\"a.txt\",\"path\":\"/home/user/a.txt\",\"type\":\"file\",\"metadata\":{\"author\":\"me\"}}]", "answer");
+	is_str(fake.asked, "file.write {\"id\":\"" ID "\",\"metadata\":{\"author\":\"me\"},\"path\":\"a.txt\"}\n", "as asked");
+	fake.fd = dup(fd);
+	ok(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0, "emptied");
+	ask("POST", "/files?path=a.txt", ENVD "Content-Type: application/octet-stream\r\nContent-Encoding: gzip\r\n", gz, sizeof gz - 1);
+	ok(status() == 200, "gzip upload");
+	is_str(file_text(fd), "zipped", "is unpacked");
+	fake.fd = dup(fd);
+	ask("POST", "/files?path=a.txt", ENVD "Content-Type: application/octet-stream\r\nContent-Encoding: gzip\r\n", gz, sizeof gz - 6);
+	ok(status() == 400 && has("cut off"), "gzip that is cut off");
+	fake.fd = dup(fd);
+	ok(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0, "emptied");
+	post("/files", ENVD "Content-Type: multipart/form-data; boundary=xx\r\n",
+		"--xx\r\nContent-Disposition: form-data; name=\"file\"; filename=\"d/e/x.txt\"\r\n\r\none\r\n--xx--\r\n");
+	ok(status() == 200, "multipart upload");
+	is_str(file_text(fd), "one", "is in the file");
+	is_str(fake.asked, "file.write {\"id\":\"" ID "\",\"path\":\"d/e/x.txt\"}\n", "with the whole name");
+	post("/files?path=q", ENVD "Content-Type: multipart/form-data; boundary=xx\r\n", "--xx\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n1");
+	ok(status() >= 400, "multipart that is cut off");
+	fake.error = ENOSPC, fake.error_times = 1;
+	ask("POST", "/files?path=a.txt", ENVD "Content-Type: application/octet-stream\r\n", "raw", 3);
+	ok(status() == 507, "a full disk");
+	fake.error = 0;
+	close(fd);
+}
+
+static void test_watchers(void)
+{
+	const char *id;
+	char msg[128] = "";
+	json_t *ev;
+
+	fake.hold = true;
+	fake.result = NULL;
+	post("/filesystem.Filesystem/CreateWatcher", RPC, "{\"path\":\"d\",\"recursive\":true}");
+	id = strstr(body(), "{\"watcherId\":\"");
+	ok(status() == 200 && id && fake.held, "CreateWatcher");
+	if (id)
+		snprintf(msg, sizeof msg, "{\"watcherId\":\"%.21s\"}", id + strlen("{\"watcherId\":\""));
+	ev = json_pack("{s:{s:s, s:s}}", "watch", "type", "create", "name", "x");
+	if (fake.held)
+		fake.held->sink->event(fake.held->ctx, ev);
+	json_decref(ev);
+	post("/filesystem.Filesystem/GetWatcherEvents", RPC, msg);
+	is_str(body(), "{\"events\":[{\"name\":\"x\",\"type\":\"EVENT_TYPE_CREATE\"}]}", "its events");
+	post("/filesystem.Filesystem/GetWatcherEvents", RPC, msg);
+	is_str(body(), "{\"events\":[]}", "come once");
+	post("/filesystem.Filesystem/RemoveWatcher", RPC, msg);
+	ok(status() == 200 && !fake.held, "RemoveWatcher");
+	post("/filesystem.Filesystem/GetWatcherEvents", RPC, msg);
+	ok(status() == 404, "gone");
+	fake.hold = false;
+	fake.error = ENOENT, fake.error_times = 1;
+	post("/filesystem.Filesystem/CreateWatcher", RPC, "{\"path\":\"d\"}");
+	ok(status() == 404, "a folder that isn't there");
+	fake.error = 0;
+}
+
+int main(void)
+{
+	struct http_server_opts o = { .on_request = on_request };
+	struct err e;
+
+	fake.fd = -1;
+	fake.life = OP_LIFE_RUNNING;
+	if (loop_create(&loop, &e) < 0 || http_server_create(loop, &o, &server, &e) < 0)
+		return 1;
+	api = (struct api){ .loop = loop, .ops = &none, .domain = "box.test" };
+	ok(e2b_create(&api, &e) == 0, "made");
+	test_routing();
+	test_control();
+	test_rpc();
+	test_input();
+	test_streams();
+	test_download();
+	test_upload();
+	test_watchers();
+	if (client >= 0)
+		hang_up();
+	e2b_free(&api);
+	http_server_free(server);
+	loop_turn(loop, 0);
+	loop_free(loop);
+	return done_testing();
+}
