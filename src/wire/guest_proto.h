@@ -13,6 +13,8 @@
  * connect), but checks lengths all the same.
  *
  * Users: "" means the default user ("user"); else a name in the computer's /etc/passwd. Unknown: G_ERR EACCES.
+ * Root and the default user act on files with root's rights (the default user has sudo anyway), and what they make belongs to the
+ * asked-for user; everybody else has just his own rights.
  * Paths: "" = the user's home; relative = below the home; "~", "~/x" = the home. Replies give the absolute path.
  * Fields below are in order; "…" after a type is a list. */
 
@@ -36,7 +38,7 @@ enum guest_type {
 	                     May be repeated: replaces all. /etc/hostname and /etc/hosts are rewritten when the hostname changes. */
 	G_DEADLINE,       /* u64 deadline → nothing */
 	G_START,          /* u32 flags (enum guest_start), str cmd, str… args, str… envs "K=V", str cwd, str user, str tag, u16 cols, u16 rows,
-	                     u32 window (bytes of output the guest may send before G_CREDIT), u64 timeout ms (0 = none; then the program's
+	                     u32 window (bytes of output the guest may send before G_CREDIT; UINT32_MAX = no bound), u64 timeout ms (0 = none; then the program's
 	                     whole process group gets SIGKILL) → u32 pid.
 	                     cmd is looked up in PATH when it has no '/'. With GS_FDS three descriptors come along: 0, 1, 2 of the program.
 	                     Environment: PATH HOME USER LOGNAME SHELL (TERM with a PTY), then global envs, then envs: later wins.
@@ -79,8 +81,9 @@ enum guest_type {
 	G_WATCH_END,      /* u32 errno, str message: the watched folder is gone, or a limit was hit; last event */
 };
 
-/* entry: str path (absolute), u32 st_mode, u64 size, u64 modified (wall ms), u32 uid, u32 gid, str owner, str group,
- *        str link target ("" if none), str… metadata "key=value" (user.e2b.* without the prefix) */
+/* entry: str path (absolute), u32 st_mode (of the file itself; for a link that leads somewhere the upper 16 bits are the st_mode of what is there), u64 size, u64 modified (wall ms), u32 uid, u32 gid, str owner, str group,
+ *        str link target (absolute and
+ *        resolved where it leads somewhere, else its text; "" if none), str… metadata "key=value" (user.e2b.* without the prefix) */
 
 enum guest_start {
 	GS_STDIN_PIPE = 1,     /* stdin is a pipe fed by G_INPUT; otherwise /dev/null */
