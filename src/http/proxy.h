@@ -4,13 +4,14 @@
 /* proxy -- forwards one request to an upstream that is already connected, and its answer back.
  *
  * Bodies stream both ways with back-pressure (splice when both ends are plain and nothing looks inside). Fields
- * of one connection are removed. An upgrade that the upstream accepts (101), or CONNECT, becomes a tunnel until both
- * sides are done. When the client goes away the upstream is closed, and the other way round.
+ * of one connection are removed. An upgrade that the upstream accepts (101), becomes a tunnel until both sides are done; so
+ * does CONNECT, which isn't forwarded (the upstream is what it asked for). When the client goes away the upstream is closed, and the other way round.
  *
  * done is called exactly once, from the loop:
  *   HTTP_PROXY_OK      answered in full (for an upgrade: the tunnel has ended); r is over
  *   HTTP_PROXY_FAILED  no byte of an answer was sent: r waits for the caller's reply (502)
  *   HTTP_PROXY_CUT     it broke in the middle, or the client left; r is over
+ * r is passed for FAILED and NULL otherwise.
  * The proxy uses r's on_end and body for itself: the caller mustn't have set or begun them. */
 enum http_proxy_result { HTTP_PROXY_OK, HTTP_PROXY_FAILED, HTTP_PROXY_CUT };
 enum http_edit { HTTP_EDIT_KEEP, HTTP_EDIT_REPLACE, HTTP_EDIT_DROP };

@@ -108,6 +108,15 @@ void http_req_reset(struct http_req *c)
 	c->pipe = NULL;
 }
 
+void http_req_forget(struct http_req *c)
+{
+	c->on_end = NULL;
+	c->on_data = NULL;
+	c->on_body_end = NULL;
+	c->on_drain = NULL;
+	c->body_wanted = c->paused = false;
+}
+
 /* ---- accessors ---- */
 
 const char *http_req_method(const struct http_req *r) { return r->head.base + r->head.method; }

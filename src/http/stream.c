@@ -44,6 +44,7 @@ struct http_stream {
 	bool always_more;       /* TLS over bytes that were unread: only -EAGAIN tells that none are left */
 	bool cross_in, cross_out;       /* TLS: a write waits for input; a read waits for output */
 	bool broken;            /* TLS: a fatal error, no shutdown any more */
+	int sys_error;          /* TLS: what the socket itself failed with */
 	char tls_error[160];
 };
 
@@ -102,8 +103,13 @@ static int tls_fail(struct http_stream *s, int kind)
 {
 	unsigned long code = ERR_peek_error();
 	long verify = SSL_get_verify_result(s->ssl);
+	int sys = errno;
 
 	s->broken = true;
+	if (kind == SSL_ERROR_SYSCALL && !code && sys) {
+		s->sys_error = sys;
+		return sys;
+	}
 	if (verify != X509_V_OK)
 		snprintf(s->tls_error, sizeof s->tls_error, "certificate: %s", X509_verify_cert_error_string(verify));
 	else if (code)
@@ -118,6 +124,7 @@ static int tls_fail(struct http_stream *s, int kind)
 static unsigned handshake(struct http_stream *s)
 {
 	ERR_clear_error();
+	errno = 0;
 	int r = SSL_do_handshake(s->ssl), kind = r == 1 ? 0 : SSL_get_error(s->ssl, r);
 
 	if (r == 1) {
@@ -443,6 +450,8 @@ int http_stream_error(struct http_stream *s)
 	int err = 0;
 	socklen_t len = sizeof err;
 
+	if (s->sys_error)
+		return -s->sys_error;
 	if (getsockopt(s->src.fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
 		return -errno;
 	return -err;
