@@ -32,15 +32,16 @@ struct http_multipart {
 	struct buf head;
 };
 
-/* A parameter's value at *s (token or quoted-string) into out. Returns behind it, or NULL. Browsers escape only the quote, as %22 or \";
- * a backslash before anything else is kept, for old clients that send Windows paths. */
+/* A parameter's value at s (bare or quoted-string) into out. Returns behind it, or NULL. Browsers escape only the quote, as %22 or \";
+ * a backslash before anything else is kept, for old clients that send Windows paths. A bare value may hold '/': not a
+ * token, but some clients leave it so in filename*. */
 static const char *value(const char *s, char *out, size_t size)
 {
 	size_t n = 0;
 
 	if (*s != '"') {
 		n = strcspn(s, "; \t");
-		if (!http_is_token(s, n) || n >= size)
+		if (n == 0 || n >= size || memchr(s, '"', n))
 			return NULL;
 		memcpy(out, s, n);
 		out[n] = 0;
