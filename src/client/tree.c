@@ -183,7 +183,8 @@ static int start_put(struct client_tree *t, const struct item *it)
 static int start_get(struct client_tree *t, const struct item *it)
 {
 	char remote[PATH_MAX * 2];
-	struct client_file f = { .id = t->id, .path = remote, .user = t->user, .progress = t->s.progress };
+	/* a file may have grown since it was listed, but not without end */
+	struct client_file f = { .id = t->id, .path = remote, .user = t->user, .progress = t->s.progress, .len = it->size + (1u << 20) };
 
 	snprintf(remote, sizeof remote, "%s/%s", t->remote, it->rel);
 	t->fd = open_below(t->s.dirfd, it->rel, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0666);

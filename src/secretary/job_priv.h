@@ -1,0 +1,9 @@
+#ifndef SECRETARY_JOB_PRIV_H
+#define SECRETARY_JOB_PRIV_H
+#include "secretary/secretary.h"
+/* jobdir.c makes and opens folders, job.c runs. */
+int job_lock(struct secretary *s, struct err *e);
+int job_prepare(struct secretary *s, struct err *e);       /* rows and scheduler, from what the folder holds */
+int job_replay_line(void *secretary, const json_t *line, struct err *e);
+extern const struct sched_ops job_ops;
+#endif

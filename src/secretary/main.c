@@ -1,0 +1,381 @@
+/* bureau-secretary -- bureau job …: runs jobs, shows them, goes on with them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/str.h"
+#include "secretary/job_priv.h"
+
+enum { OUT_OK, OUT_FAILED, OUT_USAGE, OUT_MISSING, OUT_REFUSED, OUT_UNREACHABLE };
+
+static const char help[] =
+	"usage: bureau job run FILE.toml [--computers N] [--json] [--server URL] [--state DIR]\n"
+	"       bureau job check FILE.toml\n"
+	"       bureau job list [--json]\n"
+	"       bureau job show ID [--json]\n"
+	"       bureau job resume [ID] [--failed] [--computers N] [--json]\n"
+	"       bureau job cancel ID\n"
+	"\n"
+	"A job file lists tasks; each runs on a fresh computer, many at once, and a report is written. docs/JOBS.md tells all of it.\n"
+	"\n"
+	"  bureau job run examples/jobs/census.toml        three computers count this machine's packages, a fourth merges\n"
+	"  bureau job run rows.toml --computers 20 --json  one document at the end: state, tasks, report\n"
+	"  bureau job resume                               go on with the newest job that isn't done; done tasks aren't repeated\n"
+	"  bureau job resume ID --failed                   also try the failed tasks again\n"
+	"\n"
+	"Exit code: 0 all tasks done, 1 not all, 2 wrong use or a mistake in the job file, 3 no such job, 4 the server refuses the\n"
+	"key, 5 no server answers.\n";
+
+struct args {
+	const char *verb, *what;
+	bool json, help;
+	struct job_opts o;
+};
+
+static int fail(const struct err *e)
+{
+	static const struct { int code, out; } map[] = {
+		{ EACCES, OUT_REFUSED }, { ECONNREFUSED, OUT_UNREACHABLE }, { ENOENT, OUT_MISSING }, { EINVAL, OUT_USAGE }, { ELOOP, OUT_USAGE }, { EEXIST, OUT_USAGE },
+		{ EILSEQ, OUT_USAGE }, { EXDEV, OUT_USAGE },
+	};
+
+	fprintf(stderr, "bureau job: %s\n", e->msg);
+	if (*e->hint)
+		fprintf(stderr, "  %s\n", e->hint);
+	for (size_t i = 0; i < sizeof map / sizeof *map; i++) {
+		if (map[i].code == e->code)
+			return map[i].out;
+	}
+	return OUT_FAILED;
+}
+
+static void print_json(const json_t *v)
+{
+	AUTO_BUF struct buf b = BUF_INIT(512u << 20);
+
+	js_dump_pretty(v, &b);
+	fwrite(buf_at(&b), 1, b.len, stdout);
+}
+
+/* The report without what fills pages: logs, rows, results. */
+static json_t *short_document(const json_t *doc)
+{
+	static const char *const keep[] = { "id", "state", "computer", "attempts", "started", "ended", "error" };
+	json_t *out = json_pack("{s:O, s:O, s:O}", "job", json_object_get(doc, "job"), "state", json_object_get(doc, "state"), "report",
+		json_object_get(doc, "report"));
+	json_t *tasks = json_array(), *t;
+	size_t i;
+
+	json_array_foreach(json_object_get(doc, "tasks"), i, t) {
+		json_t *o = json_object();
+
+		for (size_t k = 0; k < sizeof keep / sizeof *keep; k++)
+			json_object_set(o, keep[k], json_object_get(t, keep[k]));
+		json_array_append_new(tasks, o);
+	}
+	json_object_set_new(out, "tasks", tasks);
+	return out;
+}
+
+static void plain(FILE *f, const char *s)
+{
+	for (; s && *s; s++)
+		fputc((unsigned char)*s < 32 || *s == 127 ? '?' : *s, f);
+}
+
+static int tell(const struct args *a, const json_t *doc)
+{
+	const char *state = json_string_value(json_object_get(doc, "state"));
+	bool done = str_eq(state, "done");
+	AUTO_JSON json_t *brief = short_document(doc);
+	json_t *tasks = json_object_get(doc, "tasks"), *t;
+	int64_t took = json_integer_value(json_object_get(doc, "ended")) - json_integer_value(json_object_get(doc, "began"));
+	size_t i;
+
+	if (a->json) {
+		print_json(brief);
+		return done ? OUT_OK : OUT_FAILED;
+	}
+	json_array_foreach(tasks, i, t) {
+		const char *error = json_string_value(json_object_get(t, "error"));
+
+		if (!error)
+			continue;
+		printf("%-20s %-8s ", json_string_value(json_object_get(t, "id")), json_string_value(json_object_get(t, "state")));
+		plain(stdout, error);
+		putchar('\n');
+	}
+	printf("job %s: %s, %lld of %zu tasks done in %.1f s\n", json_string_value(json_object_get(json_object_get(doc, "job"), "id")), state,
+		(long long)json_integer_value(json_object_get(json_object_get(doc, "counts"), "done")), json_array_size(tasks), (double)took / 1000);
+	printf("report: %s\n", json_string_value(json_object_get(doc, "report")));
+	if (!done)
+		printf("go on with: bureau job resume %s%s\n", json_string_value(json_object_get(json_object_get(doc, "job"), "id")),
+			str_eq(state, "failed") ? " --failed" : "");
+	return done ? OUT_OK : OUT_FAILED;
+}
+
+static int finish(const struct args *a, struct secretary *s, bool again)
+{
+	AUTO_JSON json_t *doc = NULL;
+	struct err e = { 0 };
+	char id[80];
+	int r;
+
+	str_copy(id, sizeof id, s->id);
+	r = job_run(s, &a->o, again, &doc, &e);
+	if (r != -EINTR)
+		job_free(s);    /* left at once: tasks are still on the loop, the process ends with them */
+	if (r < 0) {
+		r = fail(&e);
+		if (r != OUT_USAGE)
+			fprintf(stderr, "  the job is kept: bureau job resume %s\n", id);
+		return r;
+	}
+	return tell(a, doc);
+}
+
+static int do_run(struct args *a)
+{
+	struct secretary *s = NULL;
+	struct client_where w;
+	struct err e = { 0 };
+
+	/* no server, no job: nothing is left lying about */
+	if (client_find(a->o.server, a->o.state, &w, &e) < 0 || job_new(&a->o, a->what, &s, &e) < 0)
+		return fail(&e);
+	return finish(a, s, false);
+}
+
+static int do_check(struct args *a)
+{
+	AUTO_FREE char *text = NULL;
+	struct spec *spec = NULL;
+	struct err e = { 0 };
+	size_t n;
+
+	if (fd_read_file(AT_FDCWD, a->what, TOML_MAX, &text, &n, &e) < 0 || spec_parse(text, n, a->what, &spec, &e) < 0)
+		return fail(&e);
+	printf("%s: %d [[task]] entries, no mistakes found\n", a->what, spec->ntasks);
+	spec_free(spec);
+	return OUT_OK;
+}
+
+static int do_list(struct args *a)
+{
+	AUTO_JSON json_t *list = NULL;
+	struct err e = { 0 };
+	json_t *j;
+	size_t i;
+
+	if (job_list(a->o.state, &list, &e) < 0)
+		return fail(&e);
+	if (a->json) {
+		print_json(list);
+		return OUT_OK;
+	}
+	if (!json_array_size(list))
+		printf("no jobs yet; run one: bureau job run FILE.toml\n");
+	json_array_foreach(list, i, j) {
+		char when[32];
+
+		clock_rfc3339(json_integer_value(json_object_get(j, "created")), when);
+		when[19] = '\0';
+		printf("%-52s %-12s %s\n", json_string_value(json_object_get(j, "id")), json_string_value(json_object_get(j, "state")), when);
+	}
+	return OUT_OK;
+}
+
+static int do_show(struct args *a)
+{
+	AUTO_JSON json_t *doc = NULL;
+	struct secretary *s = NULL;
+	struct err e = { 0 };
+	json_t *t;
+	size_t i;
+
+	if (job_load(&a->o, a->what, true, &s, &e) < 0)
+		return fail(&e);
+	doc = report_document(s);
+	if (job_locked(s->dir))
+		json_object_set_new(doc, "state", json_string("running"));
+	job_free(s);
+	if (a->json) {
+		AUTO_JSON json_t *brief = short_document(doc);
+
+		print_json(brief);
+		return OUT_OK;
+	}
+	json_array_foreach(json_object_get(doc, "tasks"), i, t) {
+		printf("%-20s %-9s attempts %lld  %s  ", json_string_value(json_object_get(t, "id")), json_string_value(json_object_get(t, "state")),
+			(long long)json_integer_value(json_object_get(t, "attempts")),
+			json_is_string(json_object_get(t, "computer")) ? json_string_value(json_object_get(t, "computer")) : "-");
+		plain(stdout, json_string_value(json_object_get(t, "error")));
+		putchar('\n');
+	}
+	printf("job %s: %s\nreport: %s\n", a->what, json_string_value(json_object_get(doc, "state")), json_string_value(json_object_get(doc, "report")));
+	return OUT_OK;
+}
+
+/* The newest job that may go on. */
+static int newest_open(const struct args *a, char *out, size_t size, struct err *e)
+{
+	AUTO_JSON json_t *list = NULL;
+	json_t *j;
+	size_t i;
+	int r = job_list(a->o.state, &list, e);
+
+	if (r < 0)
+		return r;
+	json_array_foreach(list, i, j) {
+		const char *state = json_string_value(json_object_get(j, "state"));
+
+		if (str_eq(state, "interrupted") || str_eq(state, "stopped") || (str_eq(state, "failed") && a->o.failed_too))
+			return str_copy(out, size, json_string_value(json_object_get(j, "id")));
+	}
+	return err_set(e, ENOENT, "there is no job to go on with");
+}
+
+static int do_resume(struct args *a)
+{
+	struct secretary *s = NULL;
+	struct err e = { 0 };
+	char id[80];
+
+	if (a->what)
+		str_copy(id, sizeof id, a->what);
+	else if (newest_open(a, id, sizeof id, &e) < 0)
+		return fail(&e);
+	if (job_load(&a->o, id, false, &s, &e) < 0)
+		return fail(&e);
+	return finish(a, s, true);
+}
+
+/* Somebody runs it: leave word and wait until they have let go. */
+static int cancel_running(const char *dir, struct err *e)
+{
+	struct timespec pause = { 0, 100000000 };
+	char path[PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof path, "%.4080s/cancel", dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return err_sys(e, "leave word in '%.200s'", dir);
+	close(fd);
+	for (int i = 0; i < 1200; i++) {
+		if (!job_locked(dir))
+			return 0;
+		nanosleep(&pause, NULL);
+	}
+	return err_set(e, ETIMEDOUT, "the secretary that runs the job doesn't stop");
+}
+
+static int do_cancel(struct args *a)
+{
+	struct secretary *s = NULL;
+	struct err e = { 0 };
+	char dir[PATH_MAX];
+	bool running;
+	int r;
+
+	if (job_load(&a->o, a->what, true, &s, &e) < 0)
+		return fail(&e);
+	str_copy(dir, sizeof dir, s->dir);
+	job_free(s);
+	running = job_locked(dir);
+	if (running) {
+		if (cancel_running(dir, &e) < 0)
+			return fail(&e);
+		printf("job %s is stopped\n", a->what);
+		return OUT_OK;
+	}
+	a->o.cancel = a->o.quiet = true;
+	s = NULL;
+	if (job_load(&a->o, a->what, false, &s, &e) < 0)
+		return fail(&e);
+	r = finish(a, s, true);
+	return r == OUT_FAILED ? OUT_OK : r;
+}
+
+static const struct verb { const char *name; int (*run)(struct args *a); int what; /* 0 none, 1 may, 2 must */ } verbs[] = {
+	{ "run", do_run, 2 }, { "check", do_check, 2 }, { "list", do_list, 0 }, { "show", do_show, 2 }, { "resume", do_resume, 1 },
+	{ "cancel", do_cancel, 2 },
+};
+
+static int parse(int argc, char **argv, struct args *a, struct err *e)
+{
+	for (int i = 0; i < argc; i++) {
+		const char *w = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
+		uint64_t n;
+
+		if (str_eq(w, "--json"))
+			a->json = true;
+		else if (str_eq(w, "--help") || str_eq(w, "-h"))
+			a->help = true;
+		else if (str_eq(w, "--failed"))
+			a->o.failed_too = true;
+		else if (str_eq(w, "--quiet"))
+			a->o.quiet = true;
+		else if ((str_eq(w, "--server") || str_eq(w, "--state") || str_eq(w, "--computers")) && !next)
+			return err_set(e, EINVAL, "%s needs a value", w);
+		else if (str_eq(w, "--server"))
+			a->o.server = argv[++i];
+		else if (str_eq(w, "--state"))
+			a->o.state = argv[++i];
+		else if (str_eq(w, "--computers")) {
+			if (str_u64(argv[++i], 1000, &n) < 0 || !n)
+				return err_set(e, EINVAL, "--computers: a number from 1 to 1000");
+			a->o.computers = (int64_t)n;
+		} else if (*w == '-' && w[1])
+			return err_set(e, EINVAL, "'%.40s' is not known", w);
+		else if (!a->verb)
+			a->verb = w;
+		else if (!a->what)
+			a->what = w;
+		else
+			return err_set(e, EINVAL, "'%.40s' is one word too many", w);
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct args a = { 0 };
+	struct err e = { 0 };
+
+	log_init("bureau-secretary", LOG_WARN);
+	signal(SIGPIPE, SIG_IGN);
+	argc--;
+	argv++;
+	if (argc && str_eq(*argv, "job")) {
+		argc--;
+		argv++;
+	}
+	if (parse(argc, argv, &a, &e) < 0) {
+		err_hint(&e, "see: bureau job --help");
+		return fail(&e);
+	}
+	if (a.help || !a.verb) {
+		fputs(help, a.help ? stdout : stderr);
+		return a.help ? OUT_OK : OUT_USAGE;
+	}
+	a.o.quiet |= a.json && !isatty(STDERR_FILENO);
+	for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+		if (!str_eq(verbs[i].name, a.verb))
+			continue;
+		if ((verbs[i].what == 2 && !a.what) || (verbs[i].what == 0 && a.what)) {
+			err_set(&e, EINVAL, a.what ? "'job %s' takes no argument" : "'job %s' needs an argument", a.verb);
+			err_hint(&e, "see: bureau job --help");
+			return fail(&e);
+		}
+		return verbs[i].run(&a);
+	}
+	err_set(&e, EINVAL, "'job %.40s' is not known", a.verb);
+	err_hint(&e, "see: bureau job --help");
+	return fail(&e);
+}
