@@ -248,7 +248,7 @@ static void on_data(void *ctx, struct http_call *h, const char *p, size_t n)
 
 	if (k->err.code)
 		return;
-	if (k->status == 200 && k->recv_fd) {
+	if (k->status / 100 == 2 && k->recv_fd) {
 		k->moved += n;
 		if (k->len && k->moved > k->len)
 			err_set(&k->err, EFBIG, "the file is larger than %llu bytes", (unsigned long long)k->len);
@@ -260,7 +260,7 @@ static void on_data(void *ctx, struct http_call *h, const char *p, size_t n)
 	}
 	if (buf_add(&k->answer, p, n) < 0)
 		err_set(&k->err, EFBIG, "the server's answer is too large");
-	else if (k->status == 200 && k->follow)
+	else if (k->status / 100 == 2 && k->follow)
 		take_lines(k);
 	if (k->err.code)
 		fail_later(k);
