@@ -12,18 +12,42 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-/* Are ids [0, 0x10000 * (KEEPER_SLOTS + 0x101)) ours to give? Only real root, or a container that has them all. */
-static enum id_mode id_mode_of(void)
+/* Our own map as a computer's: the same ids on both sides, cut at BOX_IDS. The kernel takes a range only when it lies within one
+ * of ours, so it has as many lines. How many ids that is. */
+static uint64_t own_map(const char *file, char *out, size_t size)
 {
 	AUTO_FREE char *text = NULL;
-	unsigned inside, outside, count;
 	struct err e;
+	uint64_t total = 0;
+	size_t n = 0;
 
-	if (geteuid() != 0 || fd_read_file(AT_FDCWD, "/proc/self/uid_map", 4096, &text, NULL, &e) < 0)
+	*out = 0;
+	if (fd_read_file(AT_FDCWD, file, 16384, &text, NULL, &e) < 0)
+		return 0;
+	for (char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+		unsigned inside, outside, count;
+
+		if (sscanf(line, "%u %u %u", &inside, &outside, &count) != 3)
+			return 0;
+		total += count;
+		if (inside >= BOX_IDS || n + 40 > size)
+			continue;
+		n += (size_t)snprintf(out + n, size - n, "%u %u %u\n", inside, inside, count < BOX_IDS - inside ? count : BOX_IDS - inside);
+	}
+	return total;
+}
+
+/* Every id there is: real root. 65,536 or more: root of a container, or a plain user with granted ids. */
+static enum id_mode id_mode_of(struct isolate *h)
+{
+	uint64_t n;
+
+	if (geteuid() != 0 && !subid_enter())
 		return IDS_ONE;
-	if (sscanf(text, "%u %u %u", &inside, &outside, &count) != 3 || inside != 0)
+	n = own_map("/proc/self/uid_map", h->map[0], sizeof h->map[0]);
+	if (own_map("/proc/self/gid_map", h->map[1], sizeof h->map[1]) < n || n < BOX_IDS)
 		return IDS_ONE;
-	return count == 4294967295u ? IDS_RANGE : count >= BOX_IDS ? IDS_NESTED : IDS_ONE;
+	return n == 4294967295u ? IDS_RANGE : IDS_NESTED;
 }
 
 int isolate_create(const char *guest, const char *tag, struct isolate **ret, struct err *e)
@@ -36,7 +60,7 @@ int isolate_create(const char *guest, const char *tag, struct isolate **ret, str
 	h->once = !tag;
 	h->uid = geteuid();
 	h->gid = getegid();
-	h->ids = id_mode_of();
+	h->ids = id_mode_of(h);
 	if (stat(guest, &st) < 0 || str_copy(h->guest, sizeof h->guest, guest) < 0) {
 		err_sys(e, "find '%s'", guest);
 		free(h);

@@ -18,18 +18,28 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-int idmap_userns(const char *uids, const char *gids, struct err *e)
+/* A process that holds a new user namespace open until it's killed. */
+pid_t idmap_holder(void)
 {
 	struct clone_args a = { .flags = CLONE_NEWUSER, .exit_signal = SIGCHLD };
+	pid_t pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+		for (;;)
+			pause();
+	}
+	return pid;
+}
+
+int idmap_userns(const char *uids, const char *gids, struct err *e)
+{
 	char path[48];
 	pid_t pid;
 	int fd = -1, r;
 
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-	pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
-	if (pid == 0)
-		for (;;)
-			pause();
+	pid = idmap_holder();
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	if (pid < 0)
 		return err_sys(e, "make a user namespace");

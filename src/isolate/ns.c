@@ -61,9 +61,11 @@ static int write_maps(const struct isolate *h, pid_t pid, uint32_t slot, struct 
 		if ((r = write_proc(pid, "setgroups", "deny", e)) < 0)
 			return r;
 	} else {
-		snprintf(uids, sizeof uids, "0 %u %u", h->ids == IDS_RANGE ? 0x10000u * (slot + 0x100) : 0, BOX_IDS);
+		snprintf(uids, sizeof uids, "0 %u %u", 0x10000u * (slot + 0x100), BOX_IDS);
 		str_copy(gids, sizeof gids, uids);
 	}
+	if (h->ids == IDS_NESTED)
+		return write_proc(pid, "uid_map", h->map[0], e) < 0 ? -e->code : write_proc(pid, "gid_map", h->map[1], e);
 	if ((r = write_proc(pid, "uid_map", uids, e)) < 0)
 		return r;
 	return write_proc(pid, "gid_map", gids, e);

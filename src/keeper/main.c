@@ -93,6 +93,7 @@ static int set_up(struct keeper *k, const struct options *o, struct err *e)
 {
 	static const int signals[] = { SIGTERM, SIGINT };
 	char guest[4096], tag[24], *boot = NULL;
+	uid_t before = geteuid();
 	int r;
 
 	if ((r = o->guest ? str_copy(guest, sizeof guest, o->guest) : proc_sibling("bureau-guest", guest, sizeof guest, e)) < 0)
@@ -108,6 +109,8 @@ static int set_up(struct keeper *k, const struct options *o, struct err *e)
 	}
 	if ((r = isolate_create(guest, o->serve ? tag : NULL, &k->host, e)) < 0 || (r = loop_create(&k->loop, e)) < 0)
 		return r;
+	/* a plain user's keeper may have entered a user namespace: ids have other numbers from here on */
+	k->daemon_uid = o->uid == (uint64_t)before ? geteuid() : (uid_t)o->uid;
 	if (map_create(&k->by_id) < 0 || map_create(&k->by_slot) < 0)
 		return err_set(e, ENOMEM, "no memory");
 	if ((r = k->backend->probe(k->host, &k->features, k->missing, sizeof k->missing)) < 0)
@@ -133,7 +136,6 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	umask(077);
 	k.once = o.once;
-	k.daemon_uid = (uid_t)o.uid;
 	list_init(&k.peers);
 	fcntl((int)o.fd, F_SETFD, FD_CLOEXEC);
 	if (set_up(&k, &o, &e) < 0 || (o.once ? keeper_peer(&k, (int)o.fd, &e) : keeper_listen(&k, (int)o.fd, &e)) < 0) {
