@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -264,14 +265,23 @@ static int ns_finish(struct box *b, struct err *e)
 
 static int ns_limits(struct isolate *h, const char *id, struct box *b, const struct box_limits *l, struct err *e)
 {
-	(void)h; (void)b; (void)l; (void)id;
-	return err_set(e, ENOTSUP, "limits");
+	struct rlimit files = { l->files, l->files };
+	struct err ignored;
+
+	(void)e;
+	b->unenforced = 0;
+	groups_limit(&h->groups, id, &b->groups, l, &b->unenforced);
+	if (inside_resize(h, b, l, &ignored) < 0)
+		b->unenforced |= (l->disk ? BL_DISK : 0) | (l->inodes ? BL_INODES : 0);
+	/* programs that start from now on */
+	if (l->files && prlimit(b->pid, RLIMIT_NOFILE, &files, NULL) < 0)
+		b->unenforced |= BL_FILES;
+	return 0;
 }
 
 static int ns_doors(struct isolate *h, struct box *b, struct err *e)
 {
-	(void)h; (void)b;
-	return err_set(e, ENOTSUP, "doors");
+	return inside_doors(h, b, e);
 }
 
 static int ns_probe(struct isolate *h, uint32_t *ret_features, char *missing, size_t size)

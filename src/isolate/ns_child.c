@@ -24,7 +24,7 @@
 
 #define FD_HIGH 64      /* above what the guest gets */
 
-static int report(struct child *c, const struct err *e)
+int child_report(struct child *c, const struct err *e)
 {
 	struct report rep = { .code = e->code, .unenforced = c->unenforced };
 	union { char mem[CMSG_SPACE(BOX_DOORS * sizeof(int))]; struct cmsghdr align; } ctl = { .mem = { 0 } };
@@ -242,12 +242,12 @@ _Noreturn void child_run(struct child *c)
 		signal(i, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_NAME, "bureau-start", 0, 0, 0);
-	if (set_up(c, &e) == 0 && report(c, &e) == 0 && arrange_fds(c, &e) == 0 && (limit_files(c), true) &&
+	if (set_up(c, &e) == 0 && child_report(c, &e) == 0 && arrange_fds(c, &e) == 0 && (limit_files(c), true) &&
 	    proc_seccomp(seccomp_computer, sizeof seccomp_computer / sizeof *seccomp_computer, &e) == 0) {
 		syscall(SYS_execveat, c->guest, "", argv, envp, AT_EMPTY_PATH);
 		err_sys(&e, "start bureau-guest");
 	}
 	if (e.code)
-		report(c, &e);
+		child_report(c, &e);
 	_exit(1);
 }

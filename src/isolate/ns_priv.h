@@ -49,6 +49,10 @@ struct child {
 struct report { int code; uint32_t unenforced; uint8_t door[BOX_DOORS]; char msg[320], hint[160]; };
 
 _Noreturn void child_run(struct child *c);
+int child_report(struct child *c, const struct err *e);
+/* inside.c */
+int inside_doors(const struct isolate *h, struct box *b, struct err *e);
+int inside_resize(const struct isolate *h, struct box *b, const struct box_limits *l, struct err *e);
 int listen_hidden(struct child *c, struct err *e);          /* ns_child.c: in the top file system, the working folder */
 int root_build(struct child *c, struct err *e);            /* root.c: assembles, and makes it / */
 int etc_fill(struct child *c, int dir, struct err *e);     /* etc.c: the files of template `host` below dir */

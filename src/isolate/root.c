@@ -128,7 +128,7 @@ static int host_root(struct child *c, struct err *e)
 
 static int template_root(struct child *c, struct err *e)
 {
-	static const char *const names[] = { "root", "lower", "work", "layer", "layer/usr", "layer/usr/bin", NULL };
+	static const char *const names[] = { "root", "lower", "work", "layer", "layer/usr", "layer/usr/bin", "shm", NULL };
 	AUTO_FD int dir = -1;
 	int r = folders(names, e);
 
@@ -144,6 +144,9 @@ static int template_root(struct child *c, struct err *e)
 		return err_set(e, -r, "attach the template: %s", strerror(-r));
 	if (mount("overlay", "root", "overlay", MS_NOSUID | MS_NODEV, "lowerdir=lower,upperdir=layer,workdir=work,userxattr") < 0)
 		return err_sys(e, "mount the template");
+	/* straight to the tmpfs: programs map it, and inside_resize() finds it there */
+	if (chmod("shm", 01777) < 0 || mount("shm", "root/dev/shm", NULL, MS_BIND, NULL) < 0)
+		return err_sys(e, "make /dev/shm");
 	return 0;
 }
 

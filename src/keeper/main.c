@@ -51,7 +51,9 @@ static int parse(int argc, char **argv, struct options *o)
 
 static int open_folder(int dir, const char *name, mode_t mode, int *ret, struct err *e)
 {
-	if (mkdirat(dir, name, mode) < 0 && errno != EEXIST)
+	if (mkdirat(dir, name, mode) == 0)
+		fchmodat(dir, name, mode, 0);     /* our umask is for files */
+	else if (errno != EEXIST)
 		return err_sys(e, "make '%s' in the state folder", name);
 	*ret = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return *ret < 0 ? err_sys(e, "open '%s' in the state folder", name) : 0;
