@@ -75,6 +75,24 @@ static inline void lab_bind(const char *from, const char *to)
 	lab_must(mount(from, to, NULL, MS_BIND, NULL) == 0, to);
 }
 
+/* What is the host's can't be changed from the lab, whatever a test does: root there is the machine's own root. Where that
+ * can't be had there is no lab. Checked by a write that must fail. */
+static inline void lab_readonly(const char *path)
+{
+	struct { uint64_t set, clr, propagation, userns; } attr = { .set = 1 /* MOUNT_ATTR_RDONLY */ };
+
+	lab_must(syscall(SYS_mount_setattr, AT_FDCWD, path, AT_RECURSIVE, &attr, sizeof attr) == 0, "make it read-only");
+}
+
+static inline void lab_seal(const char *path, bool folder)
+{
+	int fd;
+
+	lab_readonly(path);
+	fd = folder ? open(path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : open(path, O_WRONLY | O_CLOEXEC);
+	lab_must(fd < 0 && errno != EOPNOTSUPP, "it must not be writable");
+}
+
 static inline void lab_root(const char *dir, const char *guest)
 {
 	static const char *const folders[] = { "usr", "etc", "proc", "dev", "dev/pts", "dev/shm", "tmp", "home", "home/user", "root", "run", "var", "old" };
@@ -89,6 +107,10 @@ static inline void lab_root(const char *dir, const char *guest)
 		lab_must(mkdir(folders[i], 0755) == 0, folders[i]);
 	chmod("tmp", 01777);
 	lab_must(mount("/usr", "usr", NULL, MS_BIND | MS_REC, NULL) == 0, "usr");
+	lab_seal("usr", true);
+	lab_must(mkdir("sealed", 0755) == 0 && lab_write("sealed/file", "x") == 0, "sealed");     /* read-only, and the lab's own */
+	lab_must(mount("sealed", "sealed", NULL, MS_BIND, NULL) == 0, "sealed");
+	lab_seal("sealed", true);
 	for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
 		snprintf(from, sizeof from, "usr/%s", links[i]);
 		lab_must(symlink(from, links[i]) == 0, links[i]);
@@ -97,6 +119,7 @@ static inline void lab_root(const char *dir, const char *guest)
 		snprintf(to, sizeof to, "dev/%s", devices[i]);
 		snprintf(from, sizeof from, "/dev/%s", devices[i]);
 		lab_bind(from, to);
+		lab_readonly(to);       /* a device can be used through it, but not chmodded */
 	}
 	lab_must(mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") == 0, "devpts");
 	lab_must(symlink("pts/ptmx", "dev/ptmx") == 0, "ptmx");
@@ -106,6 +129,7 @@ static inline void lab_root(const char *dir, const char *guest)
 	if (chown("home/user", 1000, 1000) < 0)
 		errno = 0;
 	lab_bind(guest, "run/guest");
+	lab_seal("run/guest", false);
 	lab_must(mkdir("run/bin", 0755) == 0 && symlink("/run/guest", "run/bin/sudo") == 0, "sudo");
 	lab_must(syscall(SYS_pivot_root, ".", "old") == 0, "pivot_root");
 	lab_must(chdir("/") == 0 && umount2("/old", MNT_DETACH) == 0 && rmdir("/old") == 0, "leave the old root");
@@ -134,6 +158,22 @@ static inline void lab_guest_path(char *out, size_t size)
 	snprintf(out, size, "%s/src/guest/bureau-guest", self);
 }
 
+/* What the keeper leaves to a computer's root. */
+static inline void lab_capabilities(void)
+{
+	static const int keep[] = { 0 /* CHOWN */, 1 /* DAC_OVERRIDE */, 3 /* FOWNER */, 4 /* FSETID */, 5 /* KILL */, 6 /* SETGID */, 7 /* SETUID */,
+		10 /* NET_BIND_SERVICE */, 18 /* SYS_CHROOT */, 29 /* AUDIT_WRITE */, 31 /* SETFCAP */ };
+
+	for (int cap = 0; cap <= 63; cap++) {
+		bool kept = false;
+
+		for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
+			kept |= keep[i] == cap;
+		if (!kept)
+			prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+	}
+}
+
 struct lab_child { const char *dir, *guest; int ready, listen, conn; uid_t uid; gid_t gid; bool root; };
 
 static inline int lab_child(void *arg)
@@ -155,6 +195,7 @@ static inline int lab_child(void *arg)
 	close_range(5, 51, 0);
 	close_range(53, ~0u, 0);
 	fcntl(52, F_SETFD, FD_CLOEXEC);
+	lab_capabilities();
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	syscall(SYS_execveat, 52, "", argv, envp, AT_EMPTY_PATH);
 	lab_must(0, "exec the guest");
