@@ -27,7 +27,7 @@ int http_split_host(const char *s, size_t n, char *ret_host, size_t size, uint16
 	if (colon) {
 		for (const char *p = colon + 1; p < s + n; p++)
 			port = port * 10 + (uint32_t)(*p - '0');
-		if (port > 65535 || (port == 0 && colon + 1 < s + n))
+		if (port > 65535)
 			return -EINVAL;
 	}
 	for (size_t i = 0; i < (size_t)(end - h); i++)
