@@ -78,7 +78,8 @@ int fd_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *re
 		return err_sys(e, "stat '%s'", path);
 	if (S_ISREG(st.st_mode) && st.st_size > 0 && (uint64_t)st.st_size > max)
 		return err_set(e, EFBIG, "'%s' is larger than %zu bytes", path, max);
-	r = read_all(fd, S_ISREG(st.st_mode) ? (size_t)st.st_size + 1 : 0, b.max - 1, &b);
+	/* a size of 0 says nothing in /proc, where some files (sysctls) are only given out whole in the first read */
+	r = read_all(fd, S_ISREG(st.st_mode) && st.st_size > 0 ? (size_t)st.st_size + 1 : 0, b.max - 1, &b);
 	if (r == -EFBIG)
 		return err_set(e, EFBIG, "'%s' is larger than %zu bytes", path, max);
 	if (r < 0) {

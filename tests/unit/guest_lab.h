@@ -155,7 +155,7 @@ static inline void lab_guest_path(char *out, size_t size)
 	slash = strrchr(self, '/');
 	if (slash)
 		*slash = '\0';
-	snprintf(out, size, "%s/src/guest/bureau-guest", self);
+	snprintf(out, size, "%s/bureau-guest", self);
 }
 
 /* What the keeper leaves to a computer's root. */

@@ -1,0 +1,198 @@
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/str.h"
+
+void cli_say(const char *word, const char *fmt, ...)
+{
+	char line[1024], clean[1100];
+	size_t n = 0;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof line, fmt, ap);
+	va_end(ap);
+	for (const char *s = line; *s && n + 2 < sizeof clean; s++)
+		clean[n++] = (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s;
+	clean[n++] = '\n';
+	clean[n] = '\0';
+	dprintf(2, "bureau%s%s: %s", word ? " " : "", word ? word : "", clean);
+}
+
+void cli_error(const char *word, const struct err *e)
+{
+	cli_say(word, "%s", e->msg);
+	if (e->hint[0])
+		dprintf(2, "  %s\n", e->hint);
+}
+
+static const struct cli_option *find(const struct cli_option *table, size_t n, const char *name, size_t len)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strlen(table[i].name) == len && memcmp(table[i].name, name, len) == 0)
+			return &table[i];
+	return NULL;
+}
+
+static const struct cli_option *find_letter(const struct cli_option *table, size_t n, char letter)
+{
+	for (size_t i = 0; i < n; i++)
+		if (table[i].letter == letter)
+			return &table[i];
+	return NULL;
+}
+
+static int unknown(const struct cli_option *table, size_t n, const char *arg, struct err *e)
+{
+	const char *names[64];
+	char word[64];
+	size_t count = 0;
+
+	err_set(e, EINVAL, "there is no option '%s'", arg);
+	for (size_t i = 0; i < n && count < 64; i++)
+		names[count++] = table[i].name;
+	if (str_copy(word, sizeof word, arg + strspn(arg, "-")) < 0)
+		return -EINVAL;
+	word[strcspn(word, "=")] = '\0';
+	const char *near = cli_nearest(word, names, count);
+
+	if (near)
+		err_hint(e, "did you mean --%s? --help lists them all", near);
+	else
+		err_hint(e, "--help lists them all");
+	return -EINVAL;
+}
+
+int cli_options(const struct cli_option *table, size_t n, int argc, char **argv, void *ctx, int *ret_rest, bool *ret_help, struct err *e)
+{
+	int i;
+
+	*ret_help = false;
+	for (i = 1; i < argc; i++) {
+		const char *arg = argv[i], *value = NULL;
+		const struct cli_option *o;
+
+		if (arg[0] != '-' || !arg[1])
+			break;
+		if (str_eq(arg, "--")) {
+			i++;
+			break;
+		}
+		if (str_eq(arg, "--help") || str_eq(arg, "-h")) {
+			*ret_help = true;
+			return 0;
+		}
+		if (arg[1] == '-') {
+			size_t len = strcspn(arg + 2, "=");
+
+			o = find(table, n, arg + 2, len);
+			value = arg[2 + len] ? arg + 3 + len : NULL;
+		} else {
+			o = find_letter(table, n, arg[1]);
+			value = arg[2] ? arg + 2 : NULL;
+		}
+		if (!o)
+			return unknown(table, n, arg, e);
+		if (!o->value && value)
+			return err_set(e, EINVAL, "--%s takes no value", o->name);
+		if (o->value && !value && ++i >= argc)
+			return err_set(e, EINVAL, "--%s needs a value: --%s %s", o->name, o->name, o->value);
+		if (o->value && !value)
+			value = argv[i];
+		if (o->apply(ctx, value, e) < 0)
+			return -e->code;
+	}
+	*ret_rest = i;
+	return 0;
+}
+
+void cli_print_options(const struct cli_option *table, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		char left[64];
+
+		if (table[i].letter)
+			snprintf(left, sizeof left, "-%c, --%s %s", table[i].letter, table[i].name, table[i].value ? table[i].value : "");
+		else
+			snprintf(left, sizeof left, "    --%s %s", table[i].name, table[i].value ? table[i].value : "");
+		printf("  %-30s %s\n", left, table[i].help);
+	}
+}
+
+/* Edits (insert, delete, replace, swap of neighbours) between two short words. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t la = strlen(a), lb = strlen(b), d[33][33];
+
+	if (la > 32 || lb > 32)
+		return 99;
+	for (size_t i = 0; i <= la; i++) {
+		for (size_t j = 0; j <= lb; j++) {
+			if (!i || !j) {
+				d[i][j] = i + j;
+				continue;
+			}
+			size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+
+			if (d[i - 1][j] + 1 < best)
+				best = d[i - 1][j] + 1;
+			if (d[i][j - 1] + 1 < best)
+				best = d[i][j - 1] + 1;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+				best = d[i - 2][j - 2] + 1;
+			d[i][j] = best;
+		}
+	}
+	return d[la][lb];
+}
+
+const char *cli_nearest(const char *word, const char *const *candidates, size_t n)
+{
+	const char *best = NULL;
+	size_t least = strlen(word) / 3 + 2;    /* exclusive: a third of the word may be wrong */
+
+	for (size_t i = 0; i < n; i++) {
+		size_t d = distance(word, candidates[i]);
+
+		if (d < least) {
+			least = d;
+			best = candidates[i];
+		}
+	}
+	return best;
+}
+
+int cli_state(const char *given, char *out, size_t size, struct err *e)
+{
+	const char *home, *base = given;
+	char cwd[2048] = "";
+	int n;
+
+	if (!base || !*base)
+		base = getenv("BUREAU_STATE");
+	if (base && *base) {
+		if (base[0] != '/' && !getcwd(cwd, sizeof cwd))
+			return err_sys(e, "find the current folder");
+		n = snprintf(out, size, "%s%s%s", cwd, cwd[0] ? "/" : "", base);
+	} else if (geteuid() == 0) {
+		n = snprintf(out, size, "/var/lib/bureau");
+	} else if ((base = getenv("XDG_STATE_HOME")) && base[0] == '/') {
+		n = snprintf(out, size, "%s/bureau", base);
+	} else {
+		home = getenv("HOME");
+		if (!home || home[0] != '/') {
+			err_set(e, ENOENT, "find the state folder: HOME isn't set");
+			return err_hint(e, "set HOME or BUREAU_STATE, or give --state DIR");
+		}
+		n = snprintf(out, size, "%s/.local/state/bureau", home);
+	}
+	if (n < 0 || (size_t)n >= size)
+		return err_set(e, ENAMETOOLONG, "the path of the state folder is too long");
+	return 0;
+}
