@@ -1,0 +1,6 @@
+#!/bin/sh
+# The official JS SDK over plain HTTP: E2B_API_URL and E2B_SANDBOX_URL. timeout: 600
+cd "$(dirname "$0")" || exit 1
+command -v node >/dev/null || { echo "1..0 # SKIP no node on this machine"; exit 0; }
+[ -d ../node_modules/e2b ] || { echo "1..0 # SKIP npm's e2b isn't installed (tools/deps test)"; exit 0; }
+exec ../with-server node --test-reporter=tap suite.mjs
