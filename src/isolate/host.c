@@ -38,11 +38,11 @@ static uint64_t own_map(const char *file, char *out, size_t size)
 }
 
 /* Every id there is: real root. 65,536 or more: root of a container, or a plain user with granted ids. */
-static enum id_mode id_mode_of(struct isolate *h)
+static enum id_mode id_mode_of(struct isolate *h, pid_t computer)
 {
 	uint64_t n;
 
-	if (geteuid() != 0 && !subid_enter())
+	if (geteuid() != 0 && !subid_enter(computer))
 		return IDS_ONE;
 	n = own_map("/proc/self/uid_map", h->map[0], sizeof h->map[0]);
 	if (own_map("/proc/self/gid_map", h->map[1], sizeof h->map[1]) < n || n < BOX_IDS)
@@ -50,7 +50,7 @@ static enum id_mode id_mode_of(struct isolate *h)
 	return n == 4294967295u ? IDS_RANGE : IDS_NESTED;
 }
 
-int isolate_create(const char *guest, const char *tag, struct isolate **ret, struct err *e)
+int isolate_create(const char *guest, const char *tag, pid_t computer, struct isolate **ret, struct err *e)
 {
 	struct isolate *h = calloc(1, sizeof *h);
 	struct stat st;
@@ -60,7 +60,7 @@ int isolate_create(const char *guest, const char *tag, struct isolate **ret, str
 	h->once = !tag;
 	h->uid = geteuid();
 	h->gid = getegid();
-	h->ids = id_mode_of(h);
+	h->ids = id_mode_of(h, computer);
 	if (stat(guest, &st) < 0 || str_copy(h->guest, sizeof h->guest, guest) < 0) {
 		err_sys(e, "find '%s'", guest);
 		free(h);

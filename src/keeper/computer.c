@@ -315,15 +315,17 @@ int computer_create(struct keeper *k, const struct create_args *a, struct peer *
 
 int computer_kill(struct computer *c, struct peer *p, uint32_t id, struct err *e)
 {
-	struct waiter *w = p ? calloc(1, sizeof *w) : NULL;
+	struct waiter *w;
+	int r = c->box.pidfd < 0 ? 0 : proc_pidfd_signal(c->box.pidfd, SIGKILL);
 
+	if (r < 0 && r != -ESRCH)
+		return err_set(e, -r, "kill computer '%s': %s", c->id, strerror(-r));
+	w = p ? calloc(1, sizeof *w) : NULL;
 	if (p && !w)
 		return err_set(e, ENOMEM, "no memory");
 	c->killed = true;
 	if (p)
 		waiter_start(w, &c->killers, p, id);
-	if (c->box.pidfd >= 0)
-		proc_pidfd_signal(c->box.pidfd, SIGKILL);
 	groups_kill(isolate_groups(c->k->host), c->id, &c->box.groups);
 	return 0;
 }

@@ -109,7 +109,7 @@ static int set_up(struct keeper *k, const struct options *o, struct err *e)
 		str_copy(k->boot, sizeof k->boot, boot);
 		free(boot);
 	}
-	if ((r = isolate_create(guest, o->serve ? tag : NULL, &k->host, e)) < 0 || (r = loop_create(&k->loop, e)) < 0)
+	if ((r = isolate_create(guest, o->serve ? tag : NULL, o->serve ? keeper_find_living(k) : 0, &k->host, e)) < 0 || (r = loop_create(&k->loop, e)) < 0)
 		return r;
 	/* a plain user's keeper may have entered a user namespace: ids have other numbers from here on */
 	k->daemon_uid = o->uid == (uint64_t)before ? geteuid() : (uid_t)o->uid;
