@@ -308,6 +308,11 @@ void machine_create(struct machines *ms, const struct machine_create *a, struct 
 
 	list_init(&w->node);
 	w->making = true;
+	if (ms->ending) {
+		err_set(&e, EAGAIN, "the server is stopping");
+		w->done(w, NULL, &e);
+		return;
+	}
 	if (template_resolve(ms->dir, a->template, real, &notice, &e) < 0) {
 		w->done(w, NULL, &e);
 		return;

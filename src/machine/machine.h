@@ -34,6 +34,9 @@ struct machines_opts {
 int machines_create(const struct machines_opts *o, struct machines **ret, struct err *e);
 void machines_free(struct machines *ms);                 /* computers go on: the next daemon adopts them */
 
+void machines_end_all(struct machines *ms, const char *why, const char *why_text, const char *by);   /* and no new ones are made */
+unsigned machines_left(const struct machines *ms);       /* of any state, the pool's too */
+
 /* Somebody who waits for a computer to be made or to be gone. Embedded in its owner. */
 struct machine_wait {
 	struct list node;

@@ -68,7 +68,7 @@ struct machines {
 	struct store_limits defaults;
 	struct pool_kind kinds[POOL_KINDS];
 	struct timer refill, prune, ready_timer;
-	bool ready, heard, stopping;
+	bool ready, heard, stopping, ending;
 	int64_t started, busy_at;
 };
 

@@ -355,6 +355,26 @@ int machines_create(const struct machines_opts *o, struct machines **ret, struct
 	return 0;
 }
 
+void machines_end_all(struct machines *ms, const char *why, const char *why_text, const char *by)
+{
+	ms->ending = true;
+	loop_disarm(ms->o.loop, &ms->refill);
+	for (struct list *it = ms->all.next; it != &ms->all;) {
+		struct computer *c = container_of(it, struct computer, node);
+
+		it = it->next;
+		if (c->state == MS_ENDING)
+			continue;
+		machine_end(c, why, why_text, by, NULL);
+		it = ms->all.next;       /* whatever its end did to the list */
+	}
+}
+
+unsigned machines_left(const struct machines *ms)
+{
+	return ms->total;
+}
+
 void machines_free(struct machines *ms)
 {
 	if (!ms)

@@ -53,7 +53,7 @@ static struct pool_kind *touch(struct machines *ms, const char *template, uint8_
 
 void pool_wake(struct machines *ms)
 {
-	if (ms->o.pool && !ms->stopping && ms->ready)
+	if (ms->o.pool && !ms->stopping && !ms->ending && ms->ready)
 		loop_arm(ms->o.loop, &ms->refill, SOON_MS);
 }
 
@@ -191,7 +191,7 @@ void pool_fire(struct timer *t)
 	int64_t now = clock_mono_ms();
 	unsigned making = 0;
 
-	if (ms->stopping || !keeper_up(ms->keeper))
+	if (ms->stopping || ms->ending || !keeper_up(ms->keeper))
 		return;
 	for (int i = 0; i < POOL_KINDS; i++)
 		making += ms->kinds[i].used ? ms->kinds[i].making : 0;

@@ -1,0 +1,175 @@
+/* bureau-serve -- what 'bureau serve' runs: prepares the state folder and the sockets, then supervises keeper and bureaud. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "core/fd.h"
+#include "core/log.h"
+#include "core/proc.h"
+#include "core/str.h"
+#include "daemon/serve.h"
+
+static const char usage[] =
+	"usage: bureau serve [options]\n"
+	"\n"
+	"Runs the server: the API, the E2B API and the rest on one port. Stop it with Ctrl-C or 'bureau stop'.\n"
+	"\n"
+	"  --listen ADDR:PORT   where to listen (127.0.0.1:7070; port 0 = any free one, see server.json)\n"
+	"  --state DIR          where everything is kept (root: /var/lib/bureau; else ~/.local/state/bureau)\n"
+	"  --tls-cert FILE --tls-key FILE\n"
+	"                       serve https\n"
+	"  --domain NAME        hosts PORT-ID.NAME reach the ports of computers (wildcard DNS must point here)\n"
+	"  --pool N             computers kept ready for each template in use (4; 0 = none)\n"
+	"  --max N              computers at once\n"
+	"  --no-key             no API key; loopback only: everybody on this machine may use it\n"
+	"  --keep-computers     computers go on when the server stops, and are found again at the next start\n"
+	"  --detach             go to the background once it is ready   [--pid-file FILE]\n"
+	"\n"
+	"The API key is made at the first start and kept in DIR/api-key.\n";
+
+static int value_of(struct serve *s, const char *a, const char *v)
+{
+	uint64_t n;
+
+	if (str_eq(a, "--listen"))
+		s->listen = v;
+	else if (str_eq(a, "--state"))
+		s->state = v;
+	else if (str_eq(a, "--tls-cert"))
+		s->cert = v;
+	else if (str_eq(a, "--tls-key"))
+		s->key = v;
+	else if (str_eq(a, "--domain"))
+		s->domain = v;
+	else if (str_eq(a, "--pid-file"))
+		s->pid_file = v;
+	else if ((str_eq(a, "--pool") || str_eq(a, "--max")) && str_u64(v, 65000, &n) == 0)
+		*(a[2] == 'p' ? &s->pool : &s->max) = n;
+	else
+		return -1;
+	s->pool_given = s->pool_given || str_eq(a, "--pool");
+	return 0;
+}
+
+static int flag_of(struct serve *s, const char *a)
+{
+	if (str_eq(a, "--no-key"))
+		s->no_key = true;
+	else if (str_eq(a, "--detach"))
+		s->detach = true;
+	else if (str_eq(a, "--keep-computers"))
+		s->keep = true;
+	else
+		return -1;
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct serve *s)
+{
+	int i = 1;
+
+	if (i < argc && str_eq(argv[i], "serve"))
+		i++;
+	for (; i < argc; i++) {
+		const char *a = argv[i];
+
+		if (str_eq(a, "--help") || str_eq(a, "-h")) {
+			fputs(usage, stdout);
+			exit(0);
+		}
+		if (flag_of(s, a) == 0)
+			continue;
+		if (i + 1 >= argc || value_of(s, a, argv[i + 1]) < 0) {
+			fprintf(stderr, "bureau serve: can't use '%s'%s\n\n%s", a, i + 1 < argc && a[0] == '-' ? " (or its value)" : "", usage);
+			return -1;
+		}
+		i++;
+	}
+	if (!s->cert != !s->key) {
+		fprintf(stderr, "bureau serve: --tls-cert and --tls-key go together\n");
+		return -1;
+	}
+	if (!s->pool_given)
+		s->pool = 4;
+	return 0;
+}
+
+/* The parent waits until the server is ready, or has ended. */
+static int detach(struct serve *s)
+{
+	int p[2], null;
+	pid_t pid;
+	char c;
+
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return -1;
+	pid = fork();
+	if (pid < 0)
+		return -1;
+	if (pid > 0) {
+		close(p[1]);
+		if (read(p[0], &c, 1) == 1)
+			_exit(0);
+		fprintf(stderr, "bureau serve: the server didn't start; see '%s/server.log'\n", s->state);
+		_exit(1);
+	}
+	close(p[0]);
+	s->ready_fd = p[1];
+	setsid();
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null >= 0) {
+		dup2(null, 0);
+		dup2(null, 1);
+		fd_drop(&null);
+	}
+	null = openat(s->state_fd, "server.log", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (null >= 0)
+		dup2(null, 2);
+	fd_drop(&null);
+	return 0;
+}
+
+static int write_pid(const struct serve *s, struct err *e)
+{
+	char text[24];
+
+	if (!s->pid_file)
+		return 0;
+	snprintf(text, sizeof text, "%d\n", (int)getpid());
+	return fd_write_file(AT_FDCWD, s->pid_file, 0644, text, strlen(text), e);
+}
+
+int main(int argc, char **argv)
+{
+	struct serve s = { .listen = "127.0.0.1:7070", .state_fd = -1, .lock_fd = -1, .http_fd = -1, .keeper_fd = -1, .ready_fd = -1 };
+	struct err e = { .code = 0 };
+	int r;
+
+	if (parse(argc, argv, &s) < 0)
+		return 2;
+	log_init("bureau-serve", LOG_INFO);
+	proc_title("bureau-serve");
+	signal(SIGPIPE, SIG_IGN);
+	umask(022);
+	fd_raise_limit();
+	r = place_prepare(&s, &e);
+	if (r == 0 && s.detach && detach(&s) < 0)
+		r = err_sys(&e, "go to the background");
+	if (r == 0)
+		r = write_pid(&s, &e);
+	if (r == 0)
+		r = proc_harden(&e);
+	if (r == 0)
+		r = supervise(&s, &e);
+	if (r < 0) {
+		log_error("%s%s%s", e.msg, e.hint[0] ? "; " : "", e.hint);
+		return e.code == EBUSY || e.code == EADDRINUSE ? 3 : 1;
+	}
+	if (s.pid_file)
+		unlink(s.pid_file);
+	return r;
+}
