@@ -146,7 +146,7 @@ static void sweep_record(struct keeper *k, const char *name)
 
 static void sweep_run(struct keeper *k, const char *name)
 {
-	if (!str_id(name) || !computer_find(k, name))
+	if (str_id(name) && !computer_find(k, name))
 		unlinkat(k->run_fd, name, 0);
 }
 

@@ -200,7 +200,8 @@ static void on_limited(struct keeper_call *k, struct keeper_answer *a, const str
 		fail(c, &mine);
 		return;
 	}
-	c->row.unenforced = a->unenforced;
+	/* open files can't be changed for what runs already; nobody can ask for another number than the pool's either */
+	c->row.unenforced = a->unenforced & ~(uint32_t)KL_FILES;
 	step_done(c, ST_LIMITS);
 }
 
