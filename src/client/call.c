@@ -382,3 +382,17 @@ struct client_call *client_json(struct client *c, const char *method, const char
 	k->repeatable = in_query;
 	return call_start(k, done, ctx);
 }
+
+struct client_call *client_follow(struct client *c, const char *path, json_t *args, void (*line)(void *ctx, const char *p, size_t n), client_fn_done, void *ctx)
+{
+	AUTO_JSON json_t *own = args;
+	struct client_call *k = call_new(c, "POST", path, NULL);
+
+	if (!k)
+		return NULL;
+	k->type = "application/json";
+	k->follow = true;
+	k->line = line;
+	js_dump(own, &k->body);
+	return call_start(k, done, ctx);
+}

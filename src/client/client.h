@@ -58,6 +58,9 @@ struct client_call *client_get(struct client *c, const struct client_file *f, cl
 /* Bytes for a program's stdin or terminal; n == 0: end of stdin. */
 struct client_call *client_input(struct client *c, const char *id, int64_t pid, bool pty, const void *p, size_t n, client_fn_done, void *ctx);
 
+/* A stream of JSON lines (file.watch): each line, until it ends. */
+struct client_call *client_follow(struct client *c, const char *path, json_t *args /* stolen */, void (*line)(void *ctx, const char *p, size_t n), client_fn_done, void *ctx);
+
 /* exec -- run a program and follow it. The stream survives the server: when the connection breaks, it's taken up again by the
  * program's tag, without losing or repeating a byte (lost says when the computer kept less than was missed). */
 enum client_stream { CLIENT_STDOUT = 1, CLIENT_STDERR, CLIENT_PTY };

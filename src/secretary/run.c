@@ -182,15 +182,16 @@ void run_step_done(struct run *r, int kind, int64_t wait_ms, const char *why, ..
 		json_object_set_new(step, "stdout", keep_text(&r->out));
 	if (r->err.total)
 		json_object_set_new(step, "stderr", keep_text(&r->err));
-	if (json_array_size(r->files))
-		json_object_set(step, "files", r->files);
+	if (json_array_size(r->files)) {
+		json_object_set_new(step, "files", r->files);
+		r->files = json_array();
+	}
 	if (why)
 		json_object_set_new(step, "error", json_string(text));
 	keep_done(&r->out);
 	keep_done(&r->err);
 	keep_init(&r->out);
 	keep_init(&r->err);
-	json_array_clear(r->files);
 	if (why) {
 		snprintf(full, sizeof full, "%s %d (%.60s): %.220s", r->checking ? "check" : "step", r->step + 1,
 			st->title ? st->title : step_kind_name(st->kind), text);
