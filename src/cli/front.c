@@ -25,6 +25,7 @@ static const struct command commands[] = {
 	{ "serve", NULL, "bureau-serve", "The server", "start it: REST API, E2B API, on one port of this machine" },
 	{ "status", NULL, "bureau-cli", NULL, "is it there, and what does it run" },
 	{ "stop", NULL, "bureau-cli", NULL, "stop it and its sandboxes" },
+	{ "api-key", NULL, "bureau-cli", NULL, "print its key, for programs that need it" },
 	{ "sandbox", NULL, "bureau-cli", "Through the server", "create, list, exec, cp, kill: sandboxes that stay until you end them" },
 	{ "job", NULL, "bureau-secretary", "The secretary", "run, list, resume: many tasks, each on a computer of its own" },
 	{ "help", help_main, NULL, NULL, NULL },
