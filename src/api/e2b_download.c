@@ -119,15 +119,13 @@ static void disposition(struct http_req *r, const char *name)
 
 static void failed(struct e2b_req *q, const struct err *e)
 {
-	const char *path = http_req_query(q->r, "path");
-
 	if (e2b_is_gone(q))
 		e2b_gone(q->r, q->id);
 	else if (e->code == ENOENT || e->code == ENOTDIR)
-		e2b_status(q->r, 404, "path '%.400s' does not exist", path ? path : "");
+		e2b_status(q->r, 404, "%s", e->msg);
 	else if (e->code == EISDIR)
-		e2b_status(q->r, 400, "path '%.400s' is a directory", path ? path : "");
-	else if (e->code == EACCES && strstr(e->msg, "user"))
+		e2b_status(q->r, 400, "%s", e->msg);
+	else if (e2b_no_user(e))
 		e2b_status(q->r, 401, "%s", e->msg);
 	else
 		e2b_fail(q, e);

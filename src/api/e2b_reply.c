@@ -65,12 +65,20 @@ void e2b_fail_word(struct e2b_req *q, const char *word, const char *fmt, ...)
 	buf_done(&b);
 }
 
+/* EACCES is about the acting user, or about a file: only the guest's words tell which. */
+bool e2b_no_user(const struct err *e)
+{
+	return e->code == EACCES && strstr(e->msg, "no user '");
+}
+
 const char *e2b_error_text(const struct e2b_req *q, const struct err *e, char *text, size_t size)
 {
 	if (e->code == ESRCH && *q->what)
 		snprintf(text, size, "%s not found", q->what);
 	else
 		snprintf(text, size, "%s%s%s%s", e->msg, *e->hint ? " (" : "", e->hint, *e->hint ? ")" : "");
+	if (e2b_no_user(e))
+		return "unauthenticated";
 	return e2b_code(e->code);
 }
 

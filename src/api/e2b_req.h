@@ -62,6 +62,7 @@ void e2b_fail(struct e2b_req *q, const struct err *e);
 void e2b_fail_word(struct e2b_req *q, const char *word, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Connect's word and the text for a failed operation of this request. */
 const char *e2b_error_text(const struct e2b_req *q, const struct err *e, char *text, size_t size);
+bool e2b_no_user(const struct err *e);           /* it failed because the acting user isn't one of the sandbox */
 /* 502: the sandbox isn't there (any more), or nobody listens on the port. */
 void e2b_gone(struct http_req *r, const char *id);
 void e2b_port_closed(struct http_req *r, const char *id, uint16_t port);

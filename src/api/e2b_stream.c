@@ -238,8 +238,6 @@ static const char *start_error(struct stream *s, const struct err *e, char *text
 		return word;
 	if (e->code == ENOENT)                   /* the cwd or the program: it's the request that is wrong */
 		return "invalid_argument";
-	if (e->code == EACCES && strstr(text, "user"))
-		return "unauthenticated";
 	return word;
 }
 

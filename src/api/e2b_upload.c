@@ -107,11 +107,14 @@ static int fail(struct upload *u, int status, const char *fmt, ...)
 	return -EIO;
 }
 
-static int fail_code(struct upload *u, int code, const char *text)
+static int fail_err(struct upload *u, const struct err *e)
 {
+	const char *text = e->msg;
+	int code = e->code;
+
 	if (code == ENOSPC || code == EDQUOT)
 		return fail(u, 507, "not enough disk space: %s", text);
-	if (code == EACCES && strstr(text, "user"))
+	if (e2b_no_user(e))
 		return fail(u, 401, "%s", text);
 	if (code == EISDIR || code == ENOTDIR || code == EINVAL || code == ENAMETOOLONG || code == ELOOP)
 		return fail(u, 400, "%s", text);
@@ -137,7 +140,7 @@ static void write_file(struct upload *u, const char *p, size_t n)
 	struct err e;
 
 	if (fd_write_all(u->fd, p, n, &e) < 0)
-		fail_code(u, e.code, e.msg);
+		fail_err(u, &e);
 }
 
 static int add_result(struct upload *u, const json_t *entry)
@@ -155,7 +158,7 @@ static bool take_fd(struct upload *u, const struct err *e, const json_t *res, in
 	struct stat st;
 
 	if (e) {
-		fail_code(u, e->code, e->msg);
+		fail_err(u, e);
 		return false;
 	}
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
@@ -355,9 +358,13 @@ static void on_body_end(void *ctx, struct http_req *r)
 static void stored(void *ctx, struct http_req *r, int64_t result)
 {
 	struct upload *u = ctx;
+	struct err e;
 
-	if (result < 0)
-		fail_code(u, (int)-result, strerror((int)-result));
+	if (result < 0) {
+		errno = (int)-result;
+		err_sys(&e, "write the file");
+		fail_err(u, &e);
+	}
 	fd_drop(&u->fd);
 	answer(u);
 }
