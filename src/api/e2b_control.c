@@ -18,7 +18,7 @@ struct control {
 	json_t *list;            /* answers gathered over several operations */
 	char *ids, *at;          /* metrics of many: what's left to ask */
 	int64_t timeout_ms;
-	bool v1;
+	char *once;              /* create: its Idempotency-Key, until it's answered */
 };
 
 struct route {
@@ -35,6 +35,9 @@ static void control_drop(struct e2b_req *q)
 	json_decref(c->body);
 	json_decref(c->list);
 	free(c->ids);
+	if (c->once)
+		e2b_once_end(q->api->e2b, c->once, NULL);        /* the client left before the answer */
+	free(c->once);
 }
 
 static const char *text_of(const json_t *o, const char *key)
@@ -86,10 +89,51 @@ static void after_empty(struct e2b_req *q, const struct err *e, const json_t *re
 
 static void after_create(struct e2b_req *q, const struct err *e, const json_t *res, int fd)
 {
+	struct control *c = container_of(q, struct control, q);
+
+	if (c->once) {
+		e2b_once_end(q->api->e2b, c->once, e ? NULL : text_of(res, "id"));
+		free(c->once);
+		c->once = NULL;
+	}
 	if (e)
 		e2b_fail(q, e);
 	else
 		e2b_json(q, 201, e2b_sandbox(res, q->api->domain, E2B_SANDBOX));
+}
+
+static void after_made(struct e2b_req *q, const struct err *e, const json_t *res, int fd)
+{
+	if (e || ops_life(q->api->ops, q->id) == OP_LIFE_ENDED)
+		e2b_status(q->r, 409, "sandbox \"%s\", which was made with this Idempotency-Key, has ended", q->id);
+	else
+		e2b_json(q, 201, e2b_sandbox(res, q->api->domain, E2B_SANDBOX));
+}
+
+/* False: it's answered, or will be. */
+static bool first_time(struct control *c)
+{
+	const char *key = http_req_header(c->q.r, "idempotency-key");
+
+	if (!key)
+		return true;
+	if (!e2b_once_key(key)) {
+		e2b_status(c->q.r, 400, "Idempotency-Key must be 1 to 255 lower-case letters, digits and hyphens");
+		return false;
+	}
+	switch (e2b_once_begin(c->q.api->e2b, key, c->q.id)) {
+	case E2B_ONCE_NEW:
+		c->once = strdup(key);
+		if (!c->once)
+			e2b_once_end(c->q.api->e2b, key, NULL);
+		return true;
+	case E2B_ONCE_BUSY:
+		e2b_status(c->q.r, 409, "a sandbox is being made with this Idempotency-Key");
+		return false;
+	default:
+		e2b_ask(&c->q, "sandbox.get", json_pack("{s:s}", "id", c->q.id), after_made);
+		return false;
+	}
 }
 
 static void create(struct control *c, bool v2)
@@ -99,8 +143,10 @@ static void create(struct control *c, bool v2)
 
 	if (e2b_create_args(c->body, v2, &args, &e) < 0)
 		e2b_fail(&c->q, &e);
-	else
+	else if (first_time(c))
 		e2b_ask(&c->q, "sandbox.create", args, after_create);
+	else
+		json_decref(args);
 }
 
 static void create_v1(struct control *c) { create(c, false); }

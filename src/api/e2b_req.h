@@ -75,6 +75,8 @@ struct e2b {
 	struct list watcher_list;        /* oldest poll first */
 	unsigned nwatchers;
 	struct timer sweep;
+	struct map *once;                /* Idempotency-Key → struct once */
+	struct list once_list;           /* oldest first */
 };
 bool e2b_control(struct api *a, struct http_req *r);             /* false: not a route of the control plane */
 void e2b_envd(struct api *a, struct http_req *r, const struct e2b_addr *to);
@@ -95,6 +97,14 @@ void e2b_watcher_create(struct e2b_req *q, const json_t *msg);
 void e2b_watcher_events(struct e2b_req *q, const json_t *msg);
 void e2b_watcher_remove(struct e2b_req *q, const json_t *msg);
 void e2b_watchers_free(struct e2b *d);
+
+/* ---- Idempotency-Key ---- */
+enum e2b_once { E2B_ONCE_NEW, E2B_ONCE_BUSY, E2B_ONCE_MADE };
+bool e2b_once_key(const char *key);              /* is it one? */
+/* NEW: nobody asked with this key: make it, then say so with e2b_once_end(). MADE: *ret_id is what was made. */
+enum e2b_once e2b_once_begin(struct e2b *d, const char *key, char ret_id[E2B_ID_SIZE]);
+void e2b_once_end(struct e2b *d, const char *key, const char *id);   /* id NULL: it failed, the key is free again */
+void e2b_once_free(struct e2b *d);
 
 /* ---- shared by the process methods ---- */
 /* The "process" selector into args (pid or tag) and q->what; false: it's missing, answered. */

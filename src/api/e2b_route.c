@@ -20,12 +20,15 @@ int e2b_create(struct api *a, struct err *e)
 {
 	struct e2b *d = calloc(1, sizeof *d);
 
-	if (!d || map_create(&d->watchers) < 0) {
+	if (!d || map_create(&d->watchers) < 0 || map_create(&d->once) < 0) {
+		if (d)
+			map_free(d->watchers);
 		free(d);
 		return err_set(e, ENOMEM, "no memory for the E2B dialect");
 	}
 	d->api = a;
 	list_init(&d->watcher_list);
+	list_init(&d->once_list);
 	a->e2b = d;
 	return 0;
 }
@@ -36,6 +39,7 @@ void e2b_free(struct api *a)
 		return;
 	e2b_watchers_free(a->e2b);
 	map_free(a->e2b->watchers);
+	e2b_once_free(a->e2b);
 	free(a->e2b);
 	a->e2b = NULL;
 }

@@ -293,6 +293,18 @@ static void test_control(void)
 	post("/v2/sandboxes", KEY, "{\"templateID\":\"base\",\"timeout\":120}");
 	ok(status() == 201 && has("\"envdAccessToken\":\"t\""), "create");
 	is_str(fake.asked, "sandbox.create {\"net\":\"all\",\"secure\":true,\"template\":\"base\",\"timeout_ms\":120000}\n", "as asked");
+	post("/v2/sandboxes", KEY "Idempotency-Key: a-1\r\n", "{\"templateID\":\"base\"}");
+	ok(status() == 201 && str_starts(fake.asked, "sandbox.create"), "create with an Idempotency-Key");
+	post("/v2/sandboxes", KEY "Idempotency-Key: a-1\r\n", "{\"templateID\":\"base\"}");
+	ok(status() == 201 && str_starts(fake.asked, "sandbox.get {\"id\":\"" ID "\"}"), "again: the same one");
+	post("/v2/sandboxes", KEY "Idempotency-Key: A B\r\n", "{\"templateID\":\"base\"}");
+	ok(status() == 400 && !*fake.asked, "a key that isn't one");
+	fake.error = EAGAIN, fake.error_times = 1;
+	post("/v2/sandboxes", KEY "Idempotency-Key: a-2\r\n", "{\"templateID\":\"base\"}");
+	ok(status() == 503, "a create that fails");
+	fake.error = 0;
+	post("/v2/sandboxes", KEY "Idempotency-Key: a-2\r\n", "{\"templateID\":\"base\"}");
+	ok(status() == 201 && str_starts(fake.asked, "sandbox.create"), "may be tried again");
 	post("/v2/sandboxes", KEY, "{\"templateID\":\"base\",\"autoPause\":true}");
 	ok(status() == 400 && has("'autoPause'") && !*fake.asked, "a feature that isn't here");
 	post("/v2/sandboxes", KEY, "{");
