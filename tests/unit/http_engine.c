@@ -508,14 +508,16 @@ static void test_proxy(void)
 	ok(call("POST", front_at, "/collect", spare, "abc", 3) == 200 && str_eq(res.got, "3") && spares == 2, "and used again");
 	http_stream_free(spare_up);
 	spare_up = NULL;
-	ok(call("GET", front_at, "/info", edits, NULL, 0) == 200 && strstr(buf_at(&res.body), "s3cr3t=r3al!end"), "edited: %s", buf_at(&res.body));
+	call("GET", front_at, "/info", edits, NULL, 0);
+	ok(strstr(buf_at(&res.body), "s3cr3t=r3al!end"), "edited: %s", buf_at(&res.body));
 	ok(call("POST", front_at, "/collect", edits, "hello", 5) == 200 && str_eq(buf_at(&res.body), "h3llo!end") && str_eq(res.got, "5"), "filtered");
 	memset(proxy_results, 0, sizeof proxy_results);
 	ok(call("GET", front_at, "/short", NULL, NULL, 0) == 200 && res.err.code, "an answer that is cut is cut");
 	ok(spin(proxy_ended, 1000) && proxy_results[HTTP_PROXY_CUT] == 1, "and said so");
 	static const char *const closed[] = { "X-To", "127.0.0.1:1", NULL };
 
-	ok(call("GET", front_at, "/hello", closed, NULL, 0) == 502, "a closed port: %s", buf_at(&res.body));
+	call("GET", front_at, "/hello", closed, NULL, 0);
+	ok(res.status == 502, "a closed port: %s", buf_at(&res.body));
 	memset(proxy_results, 0, sizeof proxy_results);
 	raw_open(front_at);
 	raw_send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -556,7 +558,7 @@ static void test_more(void)
 		strstr(buf_at(&res.body), "host=box q=- fwd=- loop=1 peer=unix"), "which counts as loopback");
 	call("GET", "127.0.0.1:1", "/", NULL, NULL, 0);
 	ok(res.err.code == ECONNREFUSED, "refused: %s", res.err.msg);
-	call("GET", "no-such-name.invalid", "/", NULL, NULL, 0);
+	call("GET", "no..such..name", "/", NULL, NULL, 0);
 	ok(res.err.code == EHOSTUNREACH, "no such name: %s", res.err.msg);
 	snprintf(url, sizeof url, "http://localhost:%s/hello", strchr(app_at, ':') + 1);
 	ok(call_spec(&(struct http_call_spec){ .method = "GET", .url = url }) == 200, "localhost");
