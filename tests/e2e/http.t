@@ -1,0 +1,107 @@
+#!/bin/bash
+# The HTTP engine against real clients: curl and openssl. Needs http-try.
+top=$(cd "$(dirname "$0")/../.." && pwd)
+try=${BUREAU_BUILD:-$top/build}/src/http/http-try
+[ -x "$try" ] || { echo "1..0 # SKIP $try isn't built"; exit 0; }
+command -v curl >/dev/null || { echo "1..0 # SKIP no curl"; exit 0; }
+command -v openssl >/dev/null || { echo "1..0 # SKIP no openssl program"; exit 0; }
+dir=$(mktemp -d)
+n=0 bad=0
+ok() { # ok STATUS NAME
+	n=$((n + 1))
+	if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; bad=1; fi
+}
+is() { # is GOT WANT NAME
+	[ "$1" = "$2" ]; ok $? "$3"
+	[ "$1" = "$2" ] || printf '#  got: %s\n# want: %s\n' "$1" "$2"
+}
+# The servers end when their standard input does: when this script closes 7 and 8, or dies.
+mkfifo "$dir/in1" "$dir/in2"
+cleanup() { exec 7>&- 8>&-; wait; rm -rf "$dir"; }
+trap cleanup EXIT
+
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj '/CN=test CA' -keyout "$dir/ca.key" -out "$dir/ca.pem" 2>/dev/null
+openssl req -newkey rsa:2048 -nodes -subj '/CN=localhost' -keyout "$dir/key.pem" -out "$dir/csr" 2>/dev/null
+printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' >"$dir/ext"
+openssl x509 -req -in "$dir/csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 2 -extfile "$dir/ext" -out "$dir/cert.pem" 2>/dev/null
+
+start() { # start FIFO OUT ARGS...
+	local in=$1 out=$2
+	shift 2
+	"$try" serve "$@" <"$in" >"$out" 7>&- 8>&- &
+}
+address() { # the bound address, within 5 s
+	for _ in $(seq 100); do [ -s "$1" ] && { cat "$1"; return; }; sleep 0.05; done
+}
+start "$dir/in1" "$dir/out1" 127.0.0.1:0
+plain_pid=$!
+exec 7>"$dir/in1"
+start "$dir/in2" "$dir/out2" 127.0.0.1:0 "$dir/cert.pem" "$dir/key.pem"
+tls_pid=$!
+exec 8>"$dir/in2"
+at=http://$(address "$dir/out1")
+tls=https://$(address "$dir/out2")
+c() { curl -s --max-time 30 "$@"; }
+rss() { awk '/VmHWM/ { print $2 }' "/proc/$1/status"; }
+
+is "$(c "$at/hello")" hello "a request"
+is "$(c -w '%{num_connects} ' "$at/hello" "$at/hello" "$at/nope" -o /dev/null -o /dev/null -o /dev/null)" "1 0 0 " "keep-alive"
+is "$(c -d abc "$at/collect")" abc "a body"
+is "$(printf abc | c -H 'Transfer-Encoding: chunked' -T - "$at/collect")" abc "a chunked body"
+is "$(c -H 'Expect: 100-continue' -v -d abc "$at/collect" 2>&1 | grep -c '100 Continue')" 1 "100-continue"
+is "$(c -o /dev/null -w '%{http_code}' --http1.0 "$at/hello")" 200 "HTTP/1.0"
+is "$(c -I "$at/hello" | tr -d '\r' | grep -c '^Content-Length: 6$')" 1 "HEAD"
+
+head -c 67108864 /dev/urandom >"$dir/big"
+before=$(rss $plain_pid)
+is "$(c -T "$dir/big" "$at/file?file=$dir/up")" 67108864 "64 MiB into a file"
+cmp -s "$dir/big" "$dir/up"; ok $? "the same bytes"
+is "$(c -H 'Transfer-Encoding: chunked' -T "$dir/big" "$at/file?file=$dir/up")" 67108864 "64 MiB chunked into a file"
+cmp -s "$dir/big" "$dir/up"; ok $? "the same bytes"
+c "$at/file?file=$dir/big" | cmp -s - "$dir/big"; ok $? "64 MiB from a file"
+c "$at/via/file?file=$dir/big" | cmp -s - "$dir/big"; ok $? "64 MiB through the proxy"
+is "$(c -T "$dir/big" "$at/via/file?file=$dir/up2")" 67108864 "64 MiB into a file through the proxy"
+cmp -s "$dir/big" "$dir/up2"; ok $? "the same bytes"
+after=$(rss $plain_pid)
+[ $((after - before)) -lt 4096 ]; ok $? "in constant memory ($before KiB before, $after KiB after)"
+c -r 1000-1999 "$at/file?file=$dir/big" | cmp -s - <(tail -c +1001 "$dir/big" | head -c 1000); ok $? "a range"
+is "$(c -r 99999999- -o /dev/null -w '%{http_code}' "$at/file?file=$dir/big")" 416 "a range beyond the end"
+c -o "$dir/part" -r 0-999999 "$at/file?file=$dir/big"
+c -C - -o "$dir/part" "$at/file?file=$dir/big"
+cmp -s "$dir/part" "$dir/big"; ok $? "a download taken up again"
+c --etag-save "$dir/etag" -o /dev/null "$at/file?file=$dir/big"
+is "$(c --etag-compare "$dir/etag" -o /dev/null -w '%{http_code}' "$at/file?file=$dir/big")" 304 "not modified"
+[ "$(c "$at/file?file=/proc/self/status" | head -c 5)" = "Name:" ]; ok $? "a file of /proc"
+is "$(c -F a=1 -F "f=@$dir/big;filename=\"/home/user/a b/x;y\"" "$at/form" | tr '\n' ';')" 'a - 1;f /home/user/a b/x;y 67108864;' "a form with a file"
+
+is "$(c --cacert "$dir/ca.pem" "$tls/info")" "GET tls=1 host=${tls#https://} proto=-" "TLS"
+is "$(c --cacert "$dir/ca.pem" "$tls/via/info")" "GET tls=0 host=${tls#https://} proto=https" "TLS before the proxy"
+is "$(c -w '%{num_connects} ' --cacert "$dir/ca.pem" "$tls/hello" "$tls/hello" -o /dev/null -o /dev/null)" "1 0 " "keep-alive under TLS"
+c --cacert "$dir/ca.pem" "$tls/file?file=$dir/big" | cmp -s - "$dir/big"; ok $? "64 MiB from a file under TLS"
+is "$(c --cacert "$dir/ca.pem" -T "$dir/big" "$tls/file?file=$dir/up3")" 67108864 "64 MiB into a file under TLS"
+cmp -s "$dir/big" "$dir/up3"; ok $? "the same bytes"
+c --cacert "$dir/ca.pem" "$tls/via/file?file=$dir/big" | cmp -s - "$dir/big"; ok $? "64 MiB through the proxy under TLS"
+[ "$(rss $tls_pid)" -lt 24576 ]; ok $? "in constant memory ($(rss $tls_pid) KiB)"
+c "$tls/hello" >/dev/null; [ $? = 60 ]; ok $? "curl without our CA refuses us"
+is "$(openssl s_client -connect "${tls#https://}" -alpn http/1.1 </dev/null 2>/dev/null | grep -c 'ALPN protocol: http/1.1')" 1 "ALPN"
+openssl s_client -connect "${tls#https://}" -tls1_1 </dev/null >/dev/null 2>&1; [ $? != 0 ]; ok $? "no TLS 1.1"
+is "$(c -o /dev/null -w '%{http_version}' --http2 --cacert "$dir/ca.pem" "$tls/hello")" 1.1 "a client that offers h2 gets 1.1"
+
+port=${tls##*:}
+is "$("$try" call "$tls/hello" "$dir/ca.pem")" "200 hello" "our client, by address"
+is "$("$try" call "https://localhost:$port/hello" "$dir/ca.pem")" "200 hello" "our client, by name"
+"$try" call "$tls/hello" >"$dir/o"; grep -q 'certificate' "$dir/o"; ok $? "our client without the CA: $(cat "$dir/o")"
+printf 'subjectAltName=DNS:other.example\n' >"$dir/ext"
+openssl x509 -req -in "$dir/csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 2 -extfile "$dir/ext" -out "$dir/cert.pem" 2>/dev/null
+exec 8>&-
+wait $tls_pid
+start "$dir/in2" "$dir/out3" 127.0.0.1:0 "$dir/cert.pem" "$dir/key.pem"
+exec 8>"$dir/in2"
+tls=https://$(address "$dir/out3")
+"$try" call "$tls/hello" "$dir/ca.pem" >"$dir/o"; grep -q 'mismatch' "$dir/o"; ok $? "our client and another name's certificate: $(cat "$dir/o")"
+"$try" call "$at/hello" | grep -q '^200 hello'; ok $? "our client, plain"
+"$try" call "https://${at#http://}/hello" >"$dir/o"; grep -q '^error' "$dir/o"; ok $? "TLS to a plain server is an error: $(cat "$dir/o")"
+exec 7>&-
+wait $plain_pid; ok $? "the server ends well"
+echo "1..$n"
+exit $bad

@@ -1,0 +1,195 @@
+/* http-try: the HTTP engine with a few routes, for tests with real clients.
+ *   http-try serve ADDRESS [CERT KEY]   prints the bound address; runs until its standard input ends
+ *   http-try call URL [CA]              one request with the blocking client; prints status and body */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/str.h"
+#include "http/client.h"
+#include "http/multipart.h"
+#include "http/proxy.h"
+#include "http/server.h"
+
+static struct loop *loop;
+static char own[128];
+
+static void got_body(void *ctx, struct http_req *r, char *p, size_t n)
+{
+	http_reply(r, 200, "text/plain", p, n);
+}
+
+static void stored(void *ctx, struct http_req *r, int64_t n)
+{
+	close((int)(intptr_t)ctx);
+	http_replyf(r, n < 0 ? 507 : 200, "text/plain", "%lld\n", (long long)n);
+}
+
+static void proxied(void *ctx, struct http_req *r, enum http_proxy_result result, const char *why)
+{
+	if (result == HTTP_PROXY_FAILED)
+		http_replyf(r, 502, "text/plain", "%s\n", why);
+}
+
+static void forward(struct http_req *r, const char *target)
+{
+	struct http_proxy_opts o = { .fd = -1, .target = target, .forwarded = true, .done = proxied };
+	struct err e = { 0 };
+
+	if (http_stream_connect(loop, own, &o.upstream, &e) < 0 || http_proxy_start(r, &o, NULL, &e) < 0)
+		http_replyf(r, 502, "text/plain", "%s\n", e.msg);
+}
+
+struct form { struct http_multipart *m; struct buf out; size_t n; struct err e; };
+
+static int part_begin(void *ctx, const struct http_part *p)
+{
+	struct form *f = ctx;
+
+	f->n = 0;
+	return buf_printf(&f->out, "%s %s ", p->name, p->filename ? p->filename : "-");
+}
+
+static int part_data(void *ctx, const char *p, size_t n)
+{
+	((struct form *)ctx)->n += n;
+	return 0;
+}
+
+static int part_end(void *ctx)
+{
+	struct form *f = ctx;
+
+	return buf_printf(&f->out, "%zu\n", f->n);
+}
+
+static void form_data(void *ctx, struct http_req *r, const char *p, size_t n)
+{
+	struct form *f = ctx;
+
+	if (!f->e.code)
+		http_multipart_feed(f->m, p, n, &f->e);
+}
+
+static void form_end(void *ctx, struct http_req *r)
+{
+	struct form *f = ctx;
+
+	if (!f->e.code)
+		http_multipart_finish(f->m, &f->e);
+	http_reply(r, f->e.code ? 400 : 200, "text/plain", buf_at(&f->out), f->out.len);
+}
+
+static void form_done(void *ctx, struct http_req *r, enum http_why why)
+{
+	struct form *f = ctx;
+
+	http_multipart_free(f->m);
+	buf_done(&f->out);
+	free(f);
+}
+
+static void form(struct http_req *r)
+{
+	static const struct http_multipart_cb cb = { part_begin, part_data, part_end };
+	struct form *f = calloc(1, sizeof *f);
+	const char *type = http_req_header(r, "content-type");
+
+	buf_init(&f->out, 65536);
+	if (http_multipart_create(type ? type : "", &cb, f, &f->m, &f->e) < 0) {
+		free(f);
+		http_replyf(r, 400, "text/plain", "no form\n");
+		return;
+	}
+	http_req_on_end(r, form_done, f);
+	http_req_read(r, form_data, form_end, f);
+}
+
+static void on_request(void *ctx, struct http_req *r)
+{
+	const char *p = http_req_path(r), *file = http_req_query(r, "file");
+
+	if (str_eq(p, "/hello")) {
+		http_reply(r, 200, "text/plain", "hello\n", 6);
+	} else if (str_eq(p, "/info")) {
+		http_replyf(r, 200, "text/plain", "%s tls=%d host=%s proto=%s\n", http_req_method(r), http_req_tls(r), http_req_host(r),
+			http_req_header(r, "x-forwarded-proto") ? http_req_header(r, "x-forwarded-proto") : "-");
+	} else if (str_eq(p, "/collect")) {
+		http_req_collect(r, 1 << 20, got_body, NULL);
+	} else if (str_eq(p, "/form")) {
+		form(r);
+	} else if (str_eq(p, "/file") && file && http_req_is(r, "GET")) {
+		http_reply_file(r, "application/octet-stream", open(file, O_RDONLY | O_CLOEXEC));
+	} else if (str_eq(p, "/file") && file) {
+		int fd = open(file, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+
+		http_req_to_fd(r, fd, UINT64_MAX, stored, (void *)(intptr_t)fd);
+	} else if (str_starts(http_req_target(r), "/via/")) {
+		forward(r, http_req_target(r) + 4);
+	} else {
+		http_replyf(r, 404, "text/plain", "no %s\n", p);
+	}
+}
+
+static void on_stdin(struct source *s, uint32_t events)
+{
+	char b[64];
+
+	if (read(s->fd, b, sizeof b) <= 0)
+		loop_quit(loop, 0);
+}
+
+static int serve(int argc, char **argv)
+{
+	struct http_server_opts o = { .on_request = on_request, .server_name = "try" };
+	struct http_listen li = { .address = argv[2] }, plain = { .address = "127.0.0.1:0" };
+	struct source in = { .fd = 0, .name = "stdin", .ready = on_stdin };
+	struct http_server *s;
+	struct err e = { 0 };
+	char at[128];
+
+	if (loop_create(&loop, &e) < 0 || http_server_create(loop, &o, &s, &e) < 0 ||
+	    (argc > 4 && http_tls_server_ctx(argv[3], argv[4], &li.tls, &e) < 0) || http_server_listen(s, &li, at, sizeof at, &e) < 0 ||
+	    http_server_listen(s, &plain, own, sizeof own, &e) < 0 || loop_add(loop, &in, EPOLLIN, &e) < 0) {
+		fprintf(stderr, "http-try: %s\n", e.msg);
+		return 1;
+	}
+	printf("%s\n", at);
+	fflush(stdout);
+	loop_run(loop);
+	loop_remove(loop, &in);
+	http_server_free(s);
+	SSL_CTX_free(li.tls);
+	loop_turn(loop, 0);
+	loop_free(loop);
+	return 0;
+}
+
+static int call(int argc, char **argv)
+{
+	struct err e = { 0 };
+	int status;
+	char *body;
+	size_t n;
+
+	if (http_client_call("GET", argv[2], NULL, argc > 3 ? argv[3] : NULL, NULL, NULL, 0, 1 << 20, &status, &body, &n, &e) < 0) {
+		printf("error %s\n", e.msg);
+		return 1;
+	}
+	printf("%d %s", status, body);
+	free(body);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc >= 3 && str_eq(argv[1], "serve"))
+		return serve(argc, argv);
+	if (argc >= 3 && str_eq(argv[1], "call"))
+		return call(argc, argv);
+	fprintf(stderr, "usage: http-try serve ADDRESS [CERT KEY] | call URL [CA]\n");
+	return 2;
+}
