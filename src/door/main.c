@@ -11,6 +11,8 @@
 #include "core/proc.h"
 #include "core/str.h"
 #include "door/door.h"
+#define WANT_seccomp_door
+#include "isolate/filters.h"
 
 /* bureau-door: reads its arguments, gives up what it doesn't need, then serves its one asker. */
 static const char usage[] =
@@ -77,7 +79,9 @@ static int confine(const struct args *a, struct err *e)
 	if (a->ids && (setgroups(0, NULL) < 0 || setresgid((gid_t)a->gid, (gid_t)a->gid, (gid_t)a->gid) < 0 ||
 		       setresuid((uid_t)a->uid, (uid_t)a->uid, (uid_t)a->uid) < 0))
 		return err_sys(e, "become user %u", (unsigned)a->uid);
-	return proc_harden(e);
+	if (proc_harden(e) < 0)
+		return -e->code;
+	return proc_seccomp(seccomp_door, sizeof seccomp_door / sizeof *seccomp_door, e);
 }
 
 int main(int argc, char **argv)
