@@ -180,7 +180,7 @@ static void on_given(void *ctx, const struct err *e, const json_t *result, int f
 		buf_clear(&c->body);
 		return;
 	}
-	buf_consume(&c->body, c->body.len < PIECE ? c->body.len : PIECE);
+	buf_consume(&c->body, c->given);
 	if (c->body.len < INPUT_PENDING)
 		http_req_resume(c->r);
 	/* not from inside the operation's own answer */
@@ -211,6 +211,7 @@ static void give(struct rest_call *c)
 		return;
 	}
 	c->waiting = true;
+	c->given = in.len;
 	in.args = json_copy(c->args);
 	c->busy++;
 	ops_run(c->api->ops, c->op->name, &c->who, &in, &input_sink, c, &c->call);

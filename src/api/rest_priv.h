@@ -26,6 +26,7 @@ struct rest_call {
 
 	struct buf body;             /* process.input: what is still to be given */
 	bool body_ended, waiting;    /* a piece is on its way to the program */
+	size_t given;                /* its bytes: more may have come behind them */
 	struct timer again;
 	int fd;                      /* file.write: where the body goes; a pipe that is read */
 	json_t *result;              /* file.write: what to answer when it is written */
