@@ -8,7 +8,7 @@
 /* Bytes for a program: SendInput, and StreamInput (a stream from the client). A program's queue is small; when it is full the
  * bytes wait here and are offered again, until the client gives up. */
 
-enum { PIECE = 64 << 10, RETRY_MS = 20, MAX_BYTES = 16 << 20, STREAM_MESSAGE = 4 << 20 };
+enum { PIECE = 32 << 10, RETRY_MS = 20, MAX_BYTES = 16 << 20, STREAM_MESSAGE = 4 << 20 };
 
 struct input {
 	struct e2b_req q;
