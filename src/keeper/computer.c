@@ -186,14 +186,21 @@ static void answer_created(struct computer *c)
 static void on_sync(struct source *s, uint32_t events)
 {
 	struct computer *c = container_of(s, struct computer, sync);
-	int r = c->k->backend->finish(&c->box, &c->why);
+	struct err e;
+	int r;
 
 	(void)events;
+	/* out of the loop before finish() closes it: a computer that is being cloned at the moment holds a copy, and then closing alone
+	 * would leave it in the epoll set, pointing at freed memory later */
+	loop_remove(c->k->loop, &c->sync);
+	r = c->k->backend->finish(&c->box, &c->why);
 	if (r == -EAGAIN) {
 		c->why.code = 0;
-		return;
+		r = loop_add(c->k->loop, &c->sync, EPOLLIN, &e);
+		if (r == 0)
+			return;
+		c->why = e;
 	}
-	loop_remove(c->k->loop, &c->sync);
 	if (r < 0) {
 		if (c->box.pidfd >= 0)
 			proc_pidfd_signal(c->box.pidfd, SIGKILL);
