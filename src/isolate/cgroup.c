@@ -128,20 +128,29 @@ static void find_v2(struct cgroup_host *h, const char *name, bool root)
 	}
 }
 
+static void open_trees(struct cgroup_host *h)
+{
+	h->opened = true;
+	find_v2(h, h->name, h->root);
+	for (int t = CG_MEMORY; h->root && t < CG_TREES; t++)
+		if (is_fs(v1_place[t], CGROUP_SUPER_MAGIC))
+			h->fd[t] = open_tree_folder(v1_place[t], h->name);
+}
+
 void cgroup_host_init(struct cgroup_host *h, const char *tag, bool root, bool all)
 {
-	char name[64];
-
-	*h = (struct cgroup_host){ .all = all };
+	*h = (struct cgroup_host){ .root = root, .all = all };
 	for (int t = 0; t < CG_TREES; t++)
 		h->fd[t] = -1;
-	snprintf(name, sizeof name, "bureau.%s", tag);
-	find_v2(h, name, root);
-	if (!root)
-		return;
-	for (int t = CG_MEMORY; t < CG_TREES; t++)
-		if (is_fs(v1_place[t], CGROUP_SUPER_MAGIC))
-			h->fd[t] = open_tree_folder(v1_place[t], name);
+	snprintf(h->name, sizeof h->name, "bureau.%s", tag);
+	if (all)
+		open_trees(h);
+}
+
+void cgroup_host_need(struct cgroup_host *h, const struct box_limits *l)
+{
+	if (!h->opened && (l->memory || l->cpu || l->pids))
+		open_trees(h);
 }
 
 void cgroup_host_done(struct cgroup_host *h)

@@ -15,7 +15,7 @@ static const struct { const char *path; mode_t mode; } dirs[] = {
 	{ "opt", 0755 }, { "srv", 0755 }, { "mnt", 0755 }, { "usr", 0755 }, { "proc", 0755 }, { "sys", 0755 }, { "dev", 0755 },
 };
 static const struct { const char *path, *target; } links[] = {
-	{ "var/run", "/run" }, { "var/lock", "/run/lock" }, { "etc/mtab", "/proc/self/mounts" },
+	{ "var/run", "/run" }, { "var/lock", "/run/lock" }, { "etc/mtab", "/proc/self/mounts" }, { "etc/os-release", "../usr/lib/os-release" },
 };
 static const char *const usr_links[] = { "bin", "lib", "lib64", "sbin", "lib32", "libx32" };
 
@@ -38,8 +38,8 @@ static const struct { const char *path, *text; } files[] = {
 /* Shown from the host's /etc, read-only: programs in /usr are lost without them and they hold no secret. A name that ends in '*'
  * stands for all names that begin so. */
 static const char *const host_names[] = {
-	"alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl/certs", "ssl/openssl.cnf", "ca-certificates.conf", "fonts", "java*", "python3*", "perl", "mime.types",
-	"services", "protocols", "os-release", "debian_version", "pki/tls/certs", "pki/ca-trust", "crypto-policies", "terminfo", "gai.conf",
+	"alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl/certs", "ssl/openssl.cnf", "fonts", "java*", "python3*", "perl", "mime.types",
+	"services", "protocols", "pki/tls/certs", "pki/ca-trust", "crypto-policies",
 };
 
 static void etc_add(struct isolate *h, const char *name)

@@ -50,6 +50,13 @@ static enum id_mode id_mode_of(struct isolate *h, pid_t computer)
 	return n == 4294967295u ? IDS_RANGE : IDS_NESTED;
 }
 
+static bool has_terminal(void)
+{
+	AUTO_FD int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	return fd >= 0;
+}
+
 int isolate_create(const char *guest, const char *tag, pid_t computer, struct isolate **ret, struct err *e)
 {
 	struct isolate *h = calloc(1, sizeof *h);
@@ -67,6 +74,8 @@ int isolate_create(const char *guest, const char *tag, pid_t computer, struct is
 		return -e->code;
 	}
 	h->ipv6 = faccessat(AT_FDCWD, "/proc/sys/net/ipv6", F_OK, 0) == 0;
+	setsid();      /* fails when we lead one already; that one may have a terminal */
+	h->own_session = getsid(0) == getpid() && !has_terminal();
 	cgroup_host_init(&h->groups, tag ? tag : "run", h->ids == IDS_RANGE, !h->once);
 	etc_scan(h);
 	h->features = cgroup_features(&h->groups) | BOX_OVERLAY | BOX_NET;

@@ -188,6 +188,7 @@ static int ns_start(struct isolate *h, const struct box_spec *s, struct box *ret
 	int r;
 
 	box_init(ret);
+	cgroup_host_need(&h->groups, &s->limits);
 	r = groups_make(&h->groups, s->id, &s->limits, &ret->groups, &v2, &ret->unenforced, e);
 	if (r < 0)
 		return r;

@@ -136,11 +136,11 @@ static void set_limit(int what, rlim_t soft, rlim_t hard)
 {
 	struct rlimit now, want;
 
-	if (getrlimit((__rlimit_resource_t)what, &now) < 0)
+	if (prlimit(0, what, NULL, &now) < 0)
 		return;
 	want.rlim_max = hard < now.rlim_max ? hard : now.rlim_max;
 	want.rlim_cur = soft < want.rlim_max ? soft : want.rlim_max;
-	setrlimit((__rlimit_resource_t)what, &want);
+	prlimit(0, what, &want, NULL);
 }
 
 static void limits_set(struct child *c)
@@ -225,7 +225,8 @@ static int set_up(struct child *c, struct err *e)
 	}
 	if (sethostname(c->s->hostname, strlen(c->s->hostname)) < 0)
 		return err_sys(e, "set the host name");
-	if (setsid() < 0 && errno != EPERM)
+	/* a terminal of ours must not become the computer's. A session costs an autogroup, which costs up to a millisecond */
+	if (!c->h->own_session && setsid() < 0 && errno != EPERM)
 		return err_sys(e, "start a session");
 	limits_set(c);
 	return caps_drop(e);

@@ -27,6 +27,7 @@ struct isolate {
 	char guest[PATH_MAX];
 	char etc[ISOLATE_ETC_MAX][64];   /* names in the host's /etc that template `host` shows, read-only */
 	size_t netc;
+	bool own_session;        /* we lead a session without a terminal: its computers need none of their own */
 	bool split_usr;          /* /bin, /lib… are folders of their own */
 };
 
