@@ -193,6 +193,15 @@ static size_t bytes_of(const json_t *v, size_t n)
 	return bytes;
 }
 
+/* Copies s with its NUL; returns the place behind it. The memory was measured by bytes_of(). */
+static char *put(char *p, const char *s)
+{
+	size_t n = strlen(s) + 1;
+
+	memcpy(p, s, n);
+	return p + n;
+}
+
 int arg_strv(const struct op_call *c, const char *name, const char ***ret, size_t *ret_n, struct err *e)
 {
 	json_t *v = arg_get(c, name), *it;
@@ -211,14 +220,14 @@ int arg_strv(const struct op_call *c, const char *name, const char ***ret, size_
 				return err_set(e, EINVAL, "'%s': '%.80s' can't be a name", name, key);
 			}
 			out[i++] = p;
-			p = stpcpy(p, key);
-			*p++ = '=';
-			p = stpcpy(p, json_string_value(it)) + 1;
+			p = put(p, key);
+			p[-1] = '=';
+			p = put(p, json_string_value(it));
 		}
 	} else {
 		json_array_foreach(v, at, it) {
 			out[i++] = p;
-			p = stpcpy(p, json_string_value(it)) + 1;
+			p = put(p, json_string_value(it));
 		}
 	}
 	out[i] = NULL;
