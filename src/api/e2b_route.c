@@ -84,7 +84,8 @@ static const char *check_signature(struct api *a, struct http_req *r, const char
 	return NULL;
 }
 
-/* A request that names no sandbox: by its token, or by its signature. */
+/* A request that names no sandbox: by its token, or by its signature. A token that is nobody's (any more) was one of a sandbox that
+ * has ended: ret->id stays "". */
 static bool find_unnamed(struct api *a, struct http_req *r, struct e2b_addr *ret)
 {
 	const char *path = http_req_path(r), *token = http_req_header(r, "x-access-token"), *id = NULL;
@@ -97,10 +98,8 @@ static bool find_unnamed(struct api *a, struct http_req *r, struct e2b_addr *ret
 		id = ops_find_by_token(a->ops, token);
 	else if (files && read_signature(r, &b.sign))
 		id = ops_each_token(a->ops, signs, &b);
-	if (!id || str_copy(ret->id, sizeof ret->id, id) < 0)
-		return false;
 	ret->port = E2B_ENVD_PORT;
-	return true;
+	return (id && str_copy(ret->id, sizeof ret->id, id) == 0) || token;
 }
 
 /* ---- envd ---- */

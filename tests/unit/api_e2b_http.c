@@ -263,6 +263,8 @@ static void test_routing(void)
 	ok(status() == 204, "health by fields");
 	ask("GET", "/health", "X-Access-Token: " TOKEN "\r\n", NULL, 0);
 	ok(status() == 204, "health by token alone");
+	ask("GET", "/health", "X-Access-Token: other\r\n", NULL, 0);
+	ok(status() == 502, "health by the token of a sandbox that has ended");
 	talk("GET /health HTTP/1.1\r\nHost: 49983-" ID ".box.test:99\r\nConnection: close\r\n\r\n",
 		strlen("GET /health HTTP/1.1\r\nHost: 49983-" ID ".box.test:99\r\nConnection: close\r\n\r\n"), NULL);
 	ok(status() == 204, "health by host");
