@@ -177,21 +177,47 @@ static void to_unpipe(struct http_req *r, struct http_pipe *p, int why)
 		http_pipe_close(p);
 }
 
-static bool can_splice_in(const struct http_req *r)
+static uint64_t plain_run(const struct http_req *r)
 {
-	uint64_t run = r->head.framing == HTTP_LENGTH ? r->body_left : http_chunked_run(&r->chunked);
-
-	return r->to_done && r->to_fd >= 0 && !r->to_copy && run >= SPLICE_MIN && run <= r->to_max - r->to_got &&
-		http_stream_plain(r->st) && !http_stream_unread_len(r->st);
+	return r->head.framing == HTTP_LENGTH ? r->body_left : http_chunked_run(&r->chunked);
 }
 
-/* One pipe full from the socket to the file. As http_conn_read: > 0, 0 = end, -EAGAIN, other. */
+static bool can_splice_in(const struct http_req *r)
+{
+	uint64_t run = plain_run(r);
+
+	if (run < SPLICE_MIN || !http_stream_plain(r->st) || http_stream_unread_len(r->st) || r->discarding)
+		return false;
+	return r->on_splice || (r->to_done && r->to_fd >= 0 && !r->to_copy && run <= r->to_max - r->to_got);
+}
+
+static void passed(struct http_req *r, uint64_t n)
+{
+	r->moved = true;
+	if (r->head.framing == HTTP_LENGTH)
+		r->body_left -= n;
+	else
+		http_chunked_skip(&r->chunked, n);
+}
+
+/* One pipe full from the socket past us. As http_conn_read: > 0, 0 = end, -EAGAIN, other. */
 static ssize_t splice_in(struct http_req *r)
 {
 	struct http_pipe *p = &r->srv->pipe;
-	uint64_t run = r->head.framing == HTTP_LENGTH ? r->body_left : http_chunked_run(&r->chunked);
+	uint64_t run = plain_run(r);
 	size_t ask = run < PIPE_SIZE ? (size_t)run : PIPE_SIZE;
 
+	if (r->on_splice) {
+		ssize_t n = r->on_splice(r->body_ctx, r, ask);
+
+		if (n == 0)
+			return http_conn_read(r);
+		if (n > 0)
+			passed(r, (uint64_t)n);
+		else if (n == -EAGAIN)
+			r->may_read = false;
+		return n == -ENODATA ? 0 : n;
+	}
 	if (p->fd[0] < 0) {
 		if (http_pipe_open(p) < 0) {
 			r->to_copy = true;
@@ -210,11 +236,7 @@ static ssize_t splice_in(struct http_req *r)
 			r->may_read = false;
 		return n;
 	}
-	r->moved = true;
-	if (r->head.framing == HTTP_LENGTH)
-		r->body_left -= (uint64_t)n;
-	else
-		http_chunked_skip(&r->chunked, (uint64_t)n);
+	passed(r, (uint64_t)n);
 	while (p->len && r->to_err == 0) {
 		ssize_t w = http_pipe_drain(p, r->to_fd);
 

@@ -62,7 +62,7 @@ static void up_want(struct http_proxy *p)
 		return;
 	if (!p->held && !p->answered)
 		want |= HTTP_READABLE;
-	if (p->out.len && !p->deaf)
+	if ((p->out.len || p->up_pipe.len) && !p->deaf)
 		want |= HTTP_WRITABLE;
 	http_stream_want(p->up, want);
 }
@@ -81,9 +81,18 @@ static void up_flush(struct http_proxy *p)
 		}
 		buf_consume(&p->out, (size_t)n);
 	}
+	while (p->up_pipe.len && !p->out.len && !p->deaf) {
+		ssize_t n = http_pipe_drain(&p->up_pipe, http_stream_fd(p->up));
+
+		if (n == -EAGAIN)
+			break;
+		p->deaf = n < 0;
+	}
+	if (p->deaf)
+		http_pipe_close(&p->up_pipe);
 	if (!p->out.len)
 		buf_done(&p->out);
-	if (p->paused && (p->out.len < HOLD / 2)) {
+	if (p->paused && p->r && p->out.len < HOLD / 2 && !p->up_pipe.len) {
 		p->paused = false;
 		http_req_resume(p->r);
 	}
@@ -141,6 +150,26 @@ static void on_req_data(void *ctx, struct http_req *r, const char *data, size_t 
 		http_req_pause(r);
 	}
 	up_want(p);
+}
+
+/* A long run of the body, socket to socket. http_body_run never calls it while r is paused, so the pipe is empty. */
+static ssize_t on_req_splice(void *ctx, struct http_req *r, size_t max)
+{
+	struct http_proxy *p = ctx;
+
+	if (p->over || p->deaf || !p->up || p->out.len || !http_stream_plain(p->up) || http_pipe_open(&p->up_pipe) < 0)
+		return 0;
+	ssize_t n = http_pipe_fill(&p->up_pipe, http_stream_fd(http_req_stream(r)), max);
+
+	if (n <= 0)
+		return n < 0 ? n : -ENODATA;
+	up_flush(p);
+	if (p->up_pipe.len) {
+		p->paused = true;
+		http_req_pause(r);
+	}
+	up_want(p);
+	return n;
 }
 
 static void on_req_end(void *ctx, struct http_req *r)
@@ -357,7 +386,7 @@ static void on_end(void *ctx, struct http_req *r, enum http_why why)
 		http_proxy_over(p, HTTP_PROXY_CUT, p->why ? p->why : "the client left");
 		return;
 	}
-	if (p->o.spare && p->up && !p->spoiled && !p->deaf && p->req_done && !p->out.len && p->rd.head.keep_alive && !p->rd.len) {
+	if (p->o.spare && p->up && !p->spoiled && !p->deaf && p->req_done && !p->out.len && !p->up_pipe.len && p->rd.head.keep_alive && !p->rd.len) {
 		struct http_stream *up = p->up;
 
 		p->up = NULL;
@@ -393,6 +422,7 @@ static void on_job(struct job *j)
 	}
 	drop_upstream(p, false);
 	http_pipe_close(&p->pipe);
+	http_pipe_close(&p->up_pipe);
 	http_reader_done(&p->rd);
 	buf_done(&p->out);
 	if (p->o.done)
@@ -437,7 +467,7 @@ int http_proxy_start(struct http_req *r, const struct http_proxy_opts *o, struct
 		p->up = up;
 		p->loop = http_req_loop(r);
 		p->o = *o;
-		p->pipe = (struct http_pipe)HTTP_PIPE_NONE;
+		p->pipe = p->up_pipe = (struct http_pipe)HTTP_PIPE_NONE;
 		p->job.run = on_job;
 		p->timer.fire = on_timer;
 		p->connect = http_req_is(r, "CONNECT");
@@ -466,6 +496,8 @@ int http_proxy_start(struct http_req *r, const struct http_proxy_opts *o, struct
 	p->req_done = http_req_head(r)->framing == HTTP_NO_BODY;
 	if (!p->req_done)
 		http_req_read(r, on_req_data, on_req_end, p);
+	if (!p->req_done && !p->req_chunked && !o->body)
+		r->on_splice = on_req_splice;
 	up_flush(p);
 	up_want(p);
 	return 0;

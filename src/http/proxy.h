@@ -27,7 +27,8 @@ struct http_proxy_opts {
 	unsigned head_ms;                   /* wait for the response's head; 0 = no limit */
 	void (*done)(void *ctx, struct http_req *r, enum http_proxy_result result, const char *why);
 	void *ctx;
-	/* The upstream offered to be used again: the connection is the callee's. NULL = it is asked to close. */
+	/* The upstream offered to be used again: the connection is the callee's, who watches it (http_stream_on, http_stream_want) for its end.
+	 * NULL = it is asked to close. */
 	void (*spare)(void *ctx, struct http_stream *upstream);
 	/* For who looks inside (the door); all may be NULL. edit sees each forwarded field (lower-case name) and may write another
 	 * value to out; a negative errno refuses the message (FAILED or CUT). body replaces the bytes by what it writes to out

@@ -11,7 +11,8 @@ struct http_proxy {
 	struct http_proxy_opts o;
 	struct http_reader rd;
 	struct buf out;                 /* to the upstream */
-	struct http_pipe pipe;
+	struct http_pipe pipe;          /* the answer, from the upstream to r */
+	struct http_pipe up_pipe;       /* the request's body, behind out */
 	struct http_tunnel *tunnel;
 	struct timer timer;
 	struct job job;

@@ -82,6 +82,7 @@ void http_req_reset(struct http_req *c)
 	c->on_end = NULL;
 	c->on_data = NULL;
 	c->on_body_end = NULL;
+	c->on_splice = NULL;
 	c->collect_done = NULL;
 	c->to_done = NULL;
 	c->on_drain = NULL;
@@ -113,6 +114,7 @@ void http_req_forget(struct http_req *c)
 	c->on_end = NULL;
 	c->on_data = NULL;
 	c->on_body_end = NULL;
+	c->on_splice = NULL;
 	c->on_drain = NULL;
 	c->body_wanted = c->paused = false;
 }

@@ -16,7 +16,7 @@
  * the connection's job, never from inside a call that a handler made (those only note and call conn_kick). */
 
 enum { IN_SIZE = 32768, SMALL_ARENA = 1024, OUT_KEEP = 2048, COALESCE = 16384, TURN_BUDGET = 1 << 20, DISCARD_MAX = 256 << 10,
-	POOL_MAX = 64, SET_MAX = 16384, LINGER_MS = 3000 };
+	POOL_MAX = 64, SET_MAX = 20480, LINGER_MS = 3000 };
 
 enum http_phase { PHASE_HEAD, PHASE_REQ, PHASE_LINGER, PHASE_DEAD };
 enum http_wait { WAIT_IDLE, WAIT_HEAD, WAIT_STALL, WAIT_LINGER, WAIT_KINDS, WAIT_NONE = WAIT_KINDS };
@@ -75,6 +75,9 @@ struct http_req {
 	/* its body */
 	void (*on_data)(void *ctx, struct http_req *r, const char *p, size_t n);
 	void (*on_body_end)(void *ctx, struct http_req *r);
+	/* Instead of on_data for a long plain run: takes up to max bytes from the socket itself. > 0, 0 = not now (on_data gets them),
+	 * -EAGAIN, -ENODATA = end of input, other = broken. */
+	ssize_t (*on_splice)(void *ctx, struct http_req *r, size_t max);
 	void *body_ctx;
 	bool body_wanted, body_done, paused, discarding, continue_due;
 	uint64_t body_left, discarded;
