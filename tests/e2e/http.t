@@ -16,8 +16,8 @@ is() { # is GOT WANT NAME
 	[ "$1" = "$2" ] || printf '#  got: %s\n# want: %s\n' "$1" "$2"
 }
 # The servers end when their standard input does: when this script closes 7 and 8, or dies.
-mkfifo "$dir/in1" "$dir/in2"
-cleanup() { exec 7>&- 8>&-; wait; rm -rf "$dir"; }
+mkfifo "$dir/in1" "$dir/in2" "$dir/in3"
+cleanup() { exec 7>&- 8>&- 9>&-; wait; rm -rf "$dir"; }
 trap cleanup EXIT
 
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj '/CN=test CA' -keyout "$dir/ca.key" -out "$dir/ca.pem" 2>/dev/null
@@ -28,7 +28,7 @@ openssl x509 -req -in "$dir/csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreat
 start() { # start FIFO OUT ARGS...
 	local in=$1 out=$2
 	shift 2
-	"$try" serve "$@" <"$in" >"$out" 7>&- 8>&- &
+	"$try" serve "$@" <"$in" >"$out" 7>&- 8>&- 9>&- &
 }
 address() { # the bound address, within 5 s
 	for _ in $(seq 100); do [ -s "$1" ] && { cat "$1"; return; }; sleep 0.05; done
@@ -91,6 +91,40 @@ port=${tls##*:}
 is "$("$try" call "$tls/hello" "$dir/ca.pem")" "200 hello" "our client, by address"
 is "$("$try" call "https://localhost:$port/hello" "$dir/ca.pem")" "200 hello" "our client, by name"
 "$try" call "$tls/hello" >"$dir/o"; grep -q 'certificate' "$dir/o"; ok $? "our client without the CA: $(cat "$dir/o")"
+start "$dir/in3" "$dir/out4" 127.0.0.1:0 "$dir/cert.pem" "$dir/key.pem" plain
+mitm_pid=$!
+exec 9>"$dir/in3"
+proxy=$(address "$dir/out4")
+is "$(c -x "http://$proxy" --cacert "$dir/ca.pem" https://localhost/info)" "GET tls=1 host=localhost proto=-" "CONNECT, and TLS ended inside it"
+c -x "http://$proxy" --cacert "$dir/ca.pem" "https://localhost/file?file=$dir/big" | cmp -s - "$dir/big"; ok $? "64 MiB out of it"
+is "$(c -x "http://$proxy" -o /dev/null -w '%{http_code}' http://localhost/hello)" 200 "a plain request by proxy form"
+if command -v python3 >/dev/null; then
+	python3 - "$proxy" "$dir/ca.pem" >"$dir/o" <<'PY'
+import socket, ssl, sys
+host, port = sys.argv[1].split(":")
+s = socket.create_connection((host, int(port)), 10)
+inc, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+t = ssl.create_default_context(cafile=sys.argv[2]).wrap_bio(inc, out, server_hostname="localhost")
+try: t.do_handshake()
+except ssl.SSLWantReadError: pass
+s.sendall(b"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost:443\r\n\r\n" + out.read())
+got = b""
+while b"\r\n\r\n" not in got: got += s.recv(65536)
+head, rest = got.split(b"\r\n\r\n", 1)
+inc.write(rest)
+def pump(f):
+    while True:
+        try: r = f(); s.sendall(out.read()); return r
+        except ssl.SSLWantReadError:
+            s.sendall(out.read()); inc.write(s.recv(65536))
+pump(t.do_handshake)
+pump(lambda: t.write(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+print(pump(lambda: t.read(65536)).decode().split("\r\n\r\n")[-1].strip())
+PY
+	is "$(cat "$dir/o")" hello "a TLS hello in the same packet as CONNECT"
+fi
+exec 9>&-
+wait $mitm_pid; ok $? "that server ends well"
 printf 'subjectAltName=DNS:other.example\n' >"$dir/ext"
 openssl x509 -req -in "$dir/csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 2 -extfile "$dir/ext" -out "$dir/cert.pem" 2>/dev/null
 exec 8>&-

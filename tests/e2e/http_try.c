@@ -1,5 +1,5 @@
 /* http-try: the HTTP engine with a few routes, for tests with real clients.
- *   http-try serve ADDRESS [CERT KEY]   prints the bound address; runs until its standard input ends
+ *   http-try serve ADDRESS [CERT KEY [plain]]   prints the bound address; runs until its standard input ends. plain: TLS only inside CONNECT
  *   http-try call URL [CA]              one request with the blocking client; prints status and body */
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,6 +15,8 @@
 #include "http/server.h"
 
 static struct loop *loop;
+static struct http_server *server;
+static SSL_CTX *tls;
 static char own[128];
 
 static void got_body(void *ctx, struct http_req *r, char *p, size_t n)
@@ -108,11 +110,31 @@ static void form(struct http_req *r)
 	http_req_read(r, form_data, form_end, f);
 }
 
+/* Stands in for any host, as the door does: what's in the tunnel is TLS for us, and the request in it is served here. */
+static void stand_in(struct http_req *r)
+{
+	struct http_stream *st;
+	struct err e = { 0 };
+
+	if (!tls) {
+		http_replyf(r, 501, "text/plain", "no certificate\n");
+		return;
+	}
+	if (http_takeover(r, 200, &st) < 0)
+		return;
+	if (http_stream_tls_server(st, tls, &e) < 0)
+		http_stream_free(st);
+	else
+		http_server_serve_stream(server, st, NULL, &e);
+}
+
 static void on_request(void *ctx, struct http_req *r)
 {
 	const char *p = http_req_path(r), *file = http_req_query(r, "file");
 
-	if (str_eq(p, "/hello")) {
+	if (http_req_is(r, "CONNECT")) {
+		stand_in(r);
+	} else if (str_eq(p, "/hello")) {
 		http_reply(r, 200, "text/plain", "hello\n", 6);
 	} else if (str_eq(p, "/info")) {
 		http_replyf(r, 200, "text/plain", "%s tls=%d host=%s proto=%s\n", http_req_method(r), http_req_tls(r), http_req_host(r),
@@ -147,13 +169,17 @@ static int serve(int argc, char **argv)
 	struct http_server_opts o = { .on_request = on_request, .server_name = "try" };
 	struct http_listen li = { .address = argv[2] }, plain = { .address = "127.0.0.1:0" };
 	struct source in = { .fd = 0, .name = "stdin", .ready = on_stdin };
-	struct http_server *s;
 	struct err e = { 0 };
 	char at[128];
 
-	if (loop_create(&loop, &e) < 0 || http_server_create(loop, &o, &s, &e) < 0 ||
-	    (argc > 4 && http_tls_server_ctx(argv[3], argv[4], &li.tls, &e) < 0) || http_server_listen(s, &li, at, sizeof at, &e) < 0 ||
-	    http_server_listen(s, &plain, own, sizeof own, &e) < 0 || loop_add(loop, &in, EPOLLIN, &e) < 0) {
+	if (loop_create(&loop, &e) < 0 || http_server_create(loop, &o, &server, &e) < 0 ||
+	    (argc > 4 && http_tls_server_ctx(argv[3], argv[4], &tls, &e) < 0)) {
+		fprintf(stderr, "http-try: %s\n", e.msg);
+		return 1;
+	}
+	li.tls = argc > 5 ? NULL : tls;
+	if (http_server_listen(server, &li, at, sizeof at, &e) < 0 ||
+	    http_server_listen(server, &plain, own, sizeof own, &e) < 0 || loop_add(loop, &in, EPOLLIN, &e) < 0) {
 		fprintf(stderr, "http-try: %s\n", e.msg);
 		return 1;
 	}
@@ -161,8 +187,8 @@ static int serve(int argc, char **argv)
 	fflush(stdout);
 	loop_run(loop);
 	loop_remove(loop, &in);
-	http_server_free(s);
-	SSL_CTX_free(li.tls);
+	http_server_free(server);
+	SSL_CTX_free(tls);
 	loop_turn(loop, 0);
 	loop_free(loop);
 	return 0;
