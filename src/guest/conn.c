@@ -11,8 +11,6 @@
 #include "guest/proc.h"
 #include "guest/watch.h"
 
-#define ACCEPT_AGAIN_MS 200
-
 uint8_t guest_scratch[MSG_MAX];
 
 static void stream_detach(struct conn *c, struct msg_reader *r);
@@ -195,6 +193,7 @@ static void listen_again(struct timer *t)
 
 	if (g->nconns < GUEST_CONNS)
 		loop_mod(g->loop, &g->listen, EPOLLIN);
+	loop_mod(g->loop, &g->sudo_listen, EPOLLIN);
 }
 
 static void listen_ready(struct source *s, uint32_t events)
@@ -207,7 +206,7 @@ static void listen_ready(struct source *s, uint32_t events)
 		/* out of descriptors: the socket stays readable, so it must be silent for a while */
 		if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
 			loop_mod(g->loop, s, 0);
-			loop_arm(g->loop, &g->listen_again, ACCEPT_AGAIN_MS);
+			loop_arm(g->loop, &g->listen_again, GUEST_ACCEPT_AGAIN_MS);
 		}
 		return;
 	}

@@ -24,6 +24,7 @@
 #define GUEST_WATCH_DIRS 8192       /* folders in one recursive watch */
 #define GUEST_DIALS 256             /* connections being made at once */
 #define GUEST_SUDOS 64              /* sudo clients at once */
+#define GUEST_ACCEPT_AGAIN_MS 200   /* a pause when there are no descriptors for a new connection */
 #define GUEST_ENV_BYTES 32768       /* global environment */
 #define GUEST_BUCKETS 256
 #define GUEST_PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -14,7 +14,7 @@ static void reap(struct guest *g)
 	pid_t pid;
 
 	for (int i = 0; i < TURN_REAPS; i++) {
-		pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
+		pid = waitpid(-1, &status, WNOHANG);
 		if (pid <= 0) {
 			if (pid < 0 && g->ending) {     /* nobody left to wait for */
 				g->waiting = false;
@@ -22,10 +22,8 @@ static void reap(struct guest *g)
 			}
 			return;
 		}
-		if (WIFSTOPPED(status))
-			sudo_stopped(g, pid, WSTOPSIG(status));
-		else if (!proc_reaped(g, pid, status) && !helper_reaped(g, pid, status))
-			sudo_reaped(g, pid, status);
+		if (!proc_reaped(g, pid, status) && !helper_reaped(g, pid, status))
+			sudo_reaped(g, pid);
 	}
 	loop_defer(g->loop, &g->reap_more);
 }

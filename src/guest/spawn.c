@@ -58,6 +58,18 @@ CHILD static void child_oom(void)
 	close(fd);
 }
 
+CHILD static int child_session(const struct spawn *s)
+{
+	pid_t self = (pid_t)syscall(SYS_getpid);
+
+	if (s->group) {
+		setpgid(0, 0);
+		return s->tty ? ioctl(s->fds[0], TIOCSPGRP, &self) : 0;      /* SIGTTOU is blocked here */
+	}
+	setsid();
+	return s->tty ? ioctl(s->fds[0], TIOCSCTTY, 0) : 0;
+}
+
 CHILD static int child_fds(const struct spawn *s)
 {
 	for (int i = 0; i < 3; i++)
@@ -112,10 +124,9 @@ CHILD static int child_run(void *arg)
 	sigset_t none;
 	int rc = 0;
 
-	setsid();
 	child_oom();
 	umask(s->umask);
-	if (s->tty && ioctl(s->fds[0], TIOCSCTTY, 0) < 0)
+	if (child_session(s) < 0)
 		at = STEP_TTY;
 	else if (child_fds(s) < 0)
 		at = STEP_FDS;

@@ -14,6 +14,7 @@ struct spawn {
 	bool cwd_soft;                /* "/" will do when cwd isn't there */
 	int fds[3];
 	bool tty;                     /* fds[0] becomes the controlling terminal */
+	bool group;                   /* leads a process group of our session instead of a session; with tty: in its foreground */
 	const struct user *user;
 	const struct rlimit *nofile;
 	mode_t umask;
