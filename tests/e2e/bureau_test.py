@@ -151,15 +151,36 @@ class Server:
                 raise Error(200, ev)
         return out, err, end
 
-    def leftovers(self):
-        """Everything on this host that belongs to this server's computers."""
+    def tag(self):
+        """What the keeper calls this state folder in names of control groups."""
+        st = os.stat(self.state)
+        return f"{st.st_ino ^ (st.st_dev << 40 & (1 << 64) - 1):x}"
+
+    def groups(self):
+        return [d for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/*") for d in glob.glob(f"{root}/bureau*{self.tag()}*/*/")]
+
+    def processes(self):
+        """Every process in a control group of this server's computers."""
         found = []
         for d in glob.glob("/proc/[0-9]*"):
             try:
-                comm = open(d + "/comm").read().strip()
-                env = d + "/cmdline"
-                if comm == "bureau-guest":
+                if self.tag() in open(d + "/cgroup").read() and not os.readlink(d + "/exe").endswith(("bureau-keeper", "bureaud", "bureau-serve")):
                     found.append(d)
             except OSError:
                 pass
         return found
+
+    def leftovers(self):
+        """What of this server's computers is still on this host."""
+        out = [f"group {g}" for g in self.groups()] + [f"process {p}" for p in self.processes()]
+        out += [f"mount {line.split()[4]}" for line in open("/proc/self/mountinfo") if self.state in line]
+        for folder, keep in (("run", {"keeper.sock"}), ("keeper", set())):
+            out += [f"file {folder}/{f}" for f in set(os.listdir(os.path.join(self.state, folder))) - keep]
+        return out
+
+
+def fd_count(pid):
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return -1
