@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""The REST API: who may ask, arguments, a sandbox's life, programs, files, ports, errors."""
+import http.server, os, pathlib, socket, subprocess, sys, threading, time
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from bureau_test import *
+
+s = Server("--pool", "2").start()
+
+
+def fails(status, code, method, path, args=None, says="", **kw):
+    try:
+        got = s.call(method, path, args, **kw)
+        return ok(False, f"{method} {path} is refused with {status}", got)
+    except Error as e:
+        return ok(e.status == status and e.code == code and says in e.message, f"{method} {path}: {status} {code}", f"{e}")
+
+
+def test_who():
+    equal(s.raw("GET", "/health", key="").status, 204, "health needs no key")
+    fails(401, "unauthorized", "GET", "/v1/status", key="")
+    fails(401, "unauthorized", "GET", "/v1/status", key="e2b_" + "0" * 40)
+    ok(s.call("GET", "/v1/status", key="", headers={"Authorization": "Bearer " + s.key})["version"], "a bearer key")
+    fails(403, "forbidden", "GET", "/v1/status", headers={"Origin": "https://evil.example"})
+    fails(403, "forbidden", "GET", "/v1/status", headers={"Sec-Fetch-Site": "cross-site"})
+    ok(s.call("GET", "/v1/status", headers={"Origin": f"http://{s.host}:{s.port}"}), "our own pages may ask")
+    box, other = s.create(), s.create()
+    t = {"key": "", "headers": {"X-Access-Token": box["access_token"]}}
+    ok(s.call("GET", f"/v1/sandboxes/{box['id']}", **t)["id"] == box["id"], "a sandbox's token shows that sandbox")
+    fails(403, "forbidden", "GET", f"/v1/sandboxes/{other['id']}", **t)
+    fails(403, "forbidden", "DELETE", f"/v1/sandboxes/{box['id']}", **t)
+    fails(403, "forbidden", "POST", "/v1/sandboxes", {}, **t)
+    fails(403, "forbidden", "GET", "/v1/sandboxes", **t)
+    s.kill(box["id"]), s.kill(other["id"])
+    fails(401, "unauthorized", "GET", f"/v1/sandboxes/{box['id']}", **t)
+
+
+def test_arguments():
+    fails(404, "not_found", "GET", "/v1/nothing")
+    equal(s.raw("PUT", "/v1/sandboxes", "{}").status, 405, "another method: 405")
+    fails(400, "invalid_argument", "POST", "/v1/sandboxes", {"colour": "red"}, says="colour")
+    fails(400, "invalid_argument", "POST", "/v1/sandboxes", {"net": "some"}, says="none, all")
+    fails(400, "invalid_argument", "POST", "/v1/sandboxes", {"memory": 1}, says="memory")
+    fails(400, "invalid_argument", "POST", "/v1/sandboxes", {"memory": 1 << 50}, says="this host")
+    fails(404, "not_found", "POST", "/v1/sandboxes", {"template": "nowhere"}, says="nowhere")
+    fails(400, "invalid_argument", "POST", "/v1/sandboxes", {"template": "../../etc"})
+    fails(400, "invalid_argument", "GET", "/v1/sandboxes?limit=0", says="limit")
+    fails(400, "invalid_argument", "GET", "/v1/sandboxes?limit=5&limit=6", says="twice")
+    r = s.raw("POST", "/v1/sandboxes", "{\"net\":\"none\",\"net\":\"all\"}")
+    equal(r.status, 400, "a member given twice is refused")
+    fails(404, "not_found", "GET", "/v1/sandboxes/iaaaaaaaaaaaaaaaaaaaa")
+    fails(404, "not_found", "GET", "/v1/sandboxes/..%2f..%2fetc")
+    ok(any(t["name"] == "host" and t["built"] for t in s.call("GET", "/v1/templates")["templates"]), "templates")
+
+
+def test_life():
+    box = s.create(metadata={"k": "v", "n": "1"}, envs={"HELLO": "w ö rld"}, timeout_ms=60000, memory=256 << 20)
+    id = box["id"]
+    equal(box["state"], "running", "created")
+    equal(box["limits"]["memory"], 256 << 20, "with the memory asked for")
+    ok(59000 < box["ends_at"] - box["started_at"] <= 60000, "and the time asked for")
+    equal(s.call("GET", f"/v1/sandboxes/{id}/envs")["envs"], {"HELLO": "w ö rld"}, "envs")
+    equal(s.exec(id, "sh", "-c", "printf %s \"$HELLO\"")[0].decode(), "w ö rld", "programs get them")
+    equal([b["id"] for b in s.call("GET", "/v1/sandboxes?metadata.k=v")["sandboxes"]], [id], "found by metadata")
+    equal(s.call("GET", "/v1/sandboxes?metadata.k=w")["sandboxes"], [], "not by other metadata")
+    got = s.call("POST", f"/v1/sandboxes/{id}/timeout", {"timeout_ms": 5000, "extend_only": True})
+    equal(got["ends_at"], box["ends_at"], "extend_only never shortens")
+    equal(s.call("POST", f"/v1/sandboxes/{id}/timeout", {"timeout_ms": 0})["ends_at"], None, "0: it never ends by itself")
+    m = s.call("GET", f"/v1/sandboxes/{id}/metrics")
+    ok(m["cpus"] >= 1 and m["mem_total"] > 0, "metrics", m)
+    s.call("POST", f"/v1/sandboxes/{id}/timeout", {"timeout_ms": 300})
+    t = time.monotonic()
+    ok(wait_for(lambda: s.call("GET", f"/v1/sandboxes/{id}")["state"] == "ended", 5), "its time ends")
+    ok(time.monotonic() - t < 1.5, "on time")
+    tomb = s.call("GET", f"/v1/sandboxes/{id}")
+    equal((tomb["why"], "access_token" in tomb, tomb["metadata"]), ("timeout", False, {"k": "v", "n": "1"}), "its tombstone")
+    fails(404, "not_found", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "true"}, says="timeout")
+    fails(404, "not_found", "DELETE", f"/v1/sandboxes/{id}", says="timeout")
+    ok(id in [b["id"] for b in s.call("GET", "/v1/sandboxes?state=ended")["sandboxes"]], "listed as ended")
+    early = s.create(wait=False)
+    ok(wait_for(lambda: s.call("GET", f"/v1/sandboxes/{early['id']}")["state"] == "running", 5), "wait=false: it comes later")
+    s.kill(early["id"])
+    equal(s.call("GET", f"/v1/sandboxes/{early['id']}")["why"], "killed", "killed")
+    ids = [s.create()["id"] for _ in range(5)]
+    page, seen = s.call("GET", "/v1/sandboxes?limit=2"), []
+    while True:
+        seen += [b["id"] for b in page["sandboxes"]]
+        if "next" not in page:
+            break
+        page = s.call("GET", f"/v1/sandboxes?limit=2&cursor={page['next']}")
+    equal(sorted(seen), sorted(ids), "pages")
+    equal([b["id"] for b in s.call("GET", "/v1/sandboxes?order=asc")["sandboxes"]], list(reversed(seen)), "oldest first")
+    for i in ids:
+        s.kill(i)
+
+
+def test_programs(id):
+    out, err, end = s.exec(id, "sh", "-c", "echo out; echo err >&2; exit 7")
+    equal((out, err, end), (b"out\n", b"err\n", {"how": "exited", "code": 7, "oom": False}), "output and exit")
+    fails(404, "not_found", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "no-such-program"})
+    fails(404, "not_found", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "true", "cwd": "/nowhere"})
+    equal(s.exec(id, "id", "-un", user="root")[0], b"root\n", "as root")
+    fails(401, "unauthorized", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "true", "user": "nobody-here"})
+    equal(s.exec(id, "sleep", "9", timeout_ms=100)[2]["how"], "timeout", "a program's time")
+    data = s.exec(id, "head", "-c", "5000000", "/dev/zero")[0]
+    ok(len(data) == 5000000 and not any(data), "5 MB of output")
+    ev = list(s.stream(f"/v1/sandboxes/{id}/exec?text=true", {"cmd": "printf", "args": ["ä%.0s", *["x"] * 3000]}))
+    equal("".join(e.get("stdout", "") for e in ev), "ä" * 3000, "as text")
+    st = s.stream(f"/v1/sandboxes/{id}/exec", {"cmd": "cat", "stdin": True, "tag": "cat"})
+    pid = next(st)["start"]["pid"]
+    equal(s.raw("POST", f"/v1/sandboxes/{id}/processes/input?tag=cat", b"x" * 3000000).status, 204, "3 MB of input")
+    s.call("POST", f"/v1/sandboxes/{id}/processes/close-stdin", {"pid": pid})
+    got = sum(len(base64.b64decode(e.get("stdout", ""))) for e in st)
+    equal(got, 3000000, "come back")
+    st = s.stream(f"/v1/sandboxes/{id}/exec", {"cmd": "sh", "args": ["-c", "stty size; cat"], "pty": {"cols": 91, "rows": 31}})
+    pid = next(st)["start"]["pid"]
+    equal(base64.b64decode(next(st)["pty"]), b"31 91\r\n", "a terminal has its size")
+    s.call("POST", f"/v1/sandboxes/{id}/processes/resize", {"pid": pid, "cols": 100, "rows": 40})
+    s.call("POST", f"/v1/sandboxes/{id}/processes/signal", {"pid": pid, "signal": 9, "group": True})
+    equal([e for e in st][-1]["end"], {"how": "signaled", "code": 9, "oom": False}, "killed")
+    fails(404, "not_found", "POST", f"/v1/sandboxes/{id}/processes/signal", {"pid": 99999, "signal": 15})
+    fails(400, "invalid_argument", "POST", f"/v1/sandboxes/{id}/processes/signal", {"signal": 15}, says="one of them")
+    late = list(s.stream(f"/v1/sandboxes/{id}/processes/connect", {"tag": "cat"}))
+    ok("start" in late[0] and "end" in late[-1], "an ended program can be attached to", late[:1] + late[-1:])
+    ok(any(p["tag"] == "cat" and p["ended"] for p in s.call("GET", f"/v1/sandboxes/{id}/processes?ended=true")["processes"] if "tag" in p), "and listed")
+    c = s.conn()
+    s.raw("POST", f"/v1/sandboxes/{id}/exec", '{"cmd":"sleep","args":["600"],"tag":"alone"}', conn=c).readline()
+    c.close()
+    time.sleep(0.1)
+    ok([p for p in s.call("GET", f"/v1/sandboxes/{id}/processes")["processes"] if p.get("tag") == "alone"], "a client that goes away kills nothing")
+
+
+def test_files(id):
+    f = f"/v1/sandboxes/{id}/files"
+    data = os.urandom(4 << 20)
+    equal(s.raw("POST", f + "?path=deep/er/blob", data).status, 200, "a file is written, parents are made")
+    ok(s.raw("GET", f + "?path=deep/er/blob").read() == data, "and read")
+    r = s.raw("GET", f + "?path=deep/er/blob", headers={"Range": "bytes=5-9"})
+    equal((r.status, r.read()), (206, data[5:10]), "a range of it")
+    equal(s.raw("POST", f + "?path=empty", b"").status, 200, "an empty file")
+    equal(s.raw("GET", f + "?path=empty").read(), b"", "reads empty")
+    ok(b"MemTotal" in s.raw("GET", f + "?path=/proc/meminfo").read(), "a file without a size")
+    r = s.call("POST", f + "/mkdir", {"path": "dir/a"})
+    equal((r["entry"]["type"], r["entry"]["path"]), ("dir", "/home/user/dir/a"), "a folder")
+    fails(409, "already_exists", "POST", f + "/mkdir", {"path": "dir/a"})
+    s.raw("POST", f + "?path=dir/b&metadata.colour=red", b"b").read()
+    equal(s.call("GET", f + "/stat?path=dir/b")["entry"]["metadata"], {"colour": "red"}, "metadata is kept")
+    equal(sorted(e["name"] for e in s.call("GET", f + "/list?path=dir")["entries"]), ["a", "b"], "listed")
+    equal(s.call("POST", f + "/move", {"from": "dir/b", "to": "x/y/z"})["entry"]["path"], "/home/user/x/y/z", "moved")
+    fails(404, "not_found", "GET", f + "/stat?path=dir/b")
+    s.call("DELETE", f + "?path=x"), s.call("DELETE", f + "?path=x")
+    fails(404, "not_found", "GET", f + "/list?path=x")
+    fails(400, "is_a_folder", "GET", f + "?path=dir")
+    st = s.stream(f + "/watch", {"path": "dir", "recursive": True})
+    ok("start" in next(st), "a watch starts")
+    s.raw("POST", f + "?path=dir/a/new", b"1").read()
+    ev = next(st)
+    equal((ev["watch"]["type"], ev["watch"]["name"]), ("create", "a/new"), "and sees a file below")
+
+
+def test_ports(id):
+    script = ("import http.server\nclass H(http.server.BaseHTTPRequestHandler):\n"
+              " def do_POST(self):\n  b=self.rfile.read(int(self.headers['content-length'])); t=(self.path+' '+self.headers['host']+' '+str(self.headers.get('x-api-key'))).encode()+b' '+b\n"
+              "  self.send_response(200); self.send_header('content-length',str(len(t))); self.end_headers(); self.wfile.write(t)\n"
+              "http.server.HTTPServer(('127.0.0.1',8123),H).serve_forever()")
+    st = s.stream(f"/v1/sandboxes/{id}/exec", {"cmd": "python3", "args": ["-c", script]})
+    next(st)
+    ok(wait_for(lambda: 8123 in s.call("GET", f"/v1/sandboxes/{id}/ports")["ports"], 10), "a port is listed")
+    r = s.raw("POST", f"/v1/sandboxes/{id}/ports/8123/proxy/a/b?c=d", b"body")
+    equal((r.status, r.read()), (200, b"/a/b?c=d localhost:8123 None body"), "and reached, without our key")
+    fails(502, "refused", "GET", f"/v1/sandboxes/{id}/ports/8124/proxy/")
+    c = socket.create_connection((s.host, s.port))
+    c.sendall((f"POST /v1/sandboxes/{id}/ports/dial?port=8123 HTTP/1.1\r\nHost: x\r\nX-API-KEY: {s.key}\r\nContent-Length: 0\r\n"
+               "Connection: upgrade\r\nUpgrade: tcp\r\n\r\n").encode())
+    ok(c.recv(100).startswith(b"HTTP/1.1 101"), "a plain tunnel opens")
+    c.sendall(b"POST /t HTTP/1.0\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi")
+    got = b""
+    while True:
+        more = c.recv(4096)
+        got += more
+        if not more:
+            break
+    ok(got.endswith(b"/t h None hi"), "and carries bytes", got)
+
+
+def test_hostile(id):
+    """What runs in a computer can't hurt the server."""
+    out, _, end = s.exec(id, "python3", "-c", "x=bytearray(900<<20)")
+    ok(end["how"] == "signaled" and end["code"] == 9 and (end["oom"] or "memory" in box["unenforced"]), "too much memory: said so", end)
+    equal(s.exec(id, "echo", "alive")[0], b"alive\n", "the computer lives on")
+
+
+try:
+    test_who()
+    test_arguments()
+    test_life()
+    box = s.create(memory=512 << 20, timeout_ms=0)
+    for t in (test_programs, test_files, test_ports, test_hostile):
+        t(box["id"])
+    st = s.stream(f"/v1/sandboxes/{box['id']}/exec", {"cmd": "sleep", "args": ["600"]})
+    next(st)
+    s.kill(box["id"])
+    last = list(st)[-1]
+    ok(last.get("error", {}).get("code") == "not_found", "a stream of a killed computer says that it has ended", last)
+    lines = [json.loads(x) for x in open(os.path.join(s.state, "audit.log"))]
+    ok(any(x["op"] == "sandbox.kill" and x.get("id") == box["id"] and x["outcome"] == "ok" for x in lines), "the audit has it")
+    ok(s.key not in open(os.path.join(s.state, "audit.log")).read() + s.log_text(), "the key is in no log")
+    for name, mode in (("api-key", 0o600), ("server.json", 0o600), ("audit.log", 0o600), ("store", 0o700)):
+        equal(os.stat(os.path.join(s.state, name)).st_mode & 0o777, mode, f"{name} is {mode:o}")
+    second = subprocess.run([BUILD / "bureau-serve", "--state", s.state, "--listen", "127.0.0.1:0"], capture_output=True, timeout=20)
+    ok(second.returncode == 3 and b"already" in second.stderr, "one server a state folder", second)
+    equal(s.stop(), 0, "it stops")
+    left = wait_for(lambda: not s.leftovers(), 5) or s.leftovers()
+    ok(left is True, "and leaves nothing", left)
+    bad = subprocess.run([BUILD / "bureau-serve", "--state", s.state, "--no-key", "--listen", "0.0.0.0:0"], capture_output=True, timeout=20)
+    ok(bad.returncode == 1 and b"loopback only" in bad.stderr, "no key off loopback is refused", bad)
+    free = Server("--no-key", state=s.state).start()
+    ok(free.call("GET", "/v1/status", key="")["version"], "--no-key: whoever is on this machine")
+    r = free.raw("GET", "/v1/status", key="", headers={"Host": "evil.example"})
+    equal(r.status, 403, "but not under another site's name (DNS rebinding)")
+    free.stop()
+finally:
+    s.stop()
+    s.remove()
+done()
