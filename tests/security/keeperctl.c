@@ -402,8 +402,8 @@ static void request(int fd, int n, char **v)
 
 	if (str_eq(v[0], "create") && n > 1) {
 		create(fd, n, v);
-	} else if (str_eq(v[0], "bad")) {       /* not a message: the keeper must end this peer */
-		if (send(fd, "\1\0\0\0nonsense", 12, MSG_NOSIGNAL) < 0)
+	} else if (str_eq(v[0], "bad")) {       /* no request there is: the keeper must end this peer */
+		if (send(fd, "\143\0\0\0nonsense", 12, MSG_NOSIGNAL) < 0)
 			die("send", errno);
 		puts("ok sent");
 	} else if (str_eq(v[0], "exited")) {

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""The keeper's promises: limits hold, computers don't see each other, nothing is left behind, and it can be killed at any moment.
+As real root and as a plain user."""
+import json, os, pwd, re, shutil, signal, socket, subprocess, sys, tempfile, time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("BUREAU_BUILD") or os.path.join(HERE, "../../build"))
+CTL, KEEPER, TINY = os.path.join(BUILD, "src/keeper/keeperctl"), os.path.join(BUILD, "bureau-keeper"), os.path.join(BUILD, "src/keeper/tinyguest")
+n = bad = 0
+
+
+def ok(good, text, more=""):
+    global n, bad
+    n += 1
+    bad += not good
+    print(f"{'' if good else 'not '}ok {n} - {text}" + ("" if good else f"\n#   {str(more)[:1500]}"), flush=True)
+    return good
+
+
+def skip(why):
+    global n
+    n += 1
+    print(f"ok {n} # SKIP {why}", flush=True)
+
+
+def until(f, seconds=5):
+    end = time.monotonic() + seconds
+    while True:
+        v = f()
+        if v or time.monotonic() > end:
+            return v
+        time.sleep(0.01)
+
+
+def groups(name):
+    return [os.path.join(d, x) for d, dirs, _ in os.walk("/sys/fs/cgroup") for x in dirs if re.fullmatch(name, x)]
+
+
+def alive(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Mode:
+    def __init__(self, name, prefix, uid):
+        self.name, self.prefix, self.uid, self.root = name, prefix, uid, uid == 0
+
+    def run(self, options, command, user="root", timeout=60):
+        r = subprocess.run(self.prefix + [CTL, "run", KEEPER] + options + ["--"] + command, capture_output=True, text=True, timeout=timeout,
+                           env=dict(os.environ, GUEST_USER=user, SHOW_UNENFORCED="1"), stdin=subprocess.DEVNULL)
+        m = re.search(r"^unenforced (\d+)$", r.stderr, re.M)
+        r.unenforced = int(m.group(1)) if m else 0
+        return r
+
+
+class Server:
+    """A keeper that serves, and one connection to it."""
+
+    def __init__(self, mode, state, guest=None):
+        self.mode, self.state, self.guest = mode, state, guest
+        self.start()
+
+    def start(self):
+        path = os.path.join(self.state, "sock")
+        if os.path.exists(path):
+            os.unlink(path)
+        more = ["--guest", self.guest] if self.guest else []
+        self.p = subprocess.Popen(self.mode.prefix + [CTL, "serve", KEEPER, path, "--state", self.state] + more, stderr=subprocess.PIPE, text=True)
+        until(lambda: os.path.exists(path))
+        self.c = self.connect()
+
+    def connect(self):
+        return subprocess.Popen(self.mode.prefix + [CTL, "ask", os.path.join(self.state, "sock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True)
+
+    def ask(self, line, c=None):
+        c = c or self.c
+        c.stdin.write(line + "\n")
+        c.stdin.flush()
+        return c.stdout.readline().strip()
+
+    def items(self):
+        out = [self.ask("list")]
+        while out[-1].startswith("item"):
+            out.append(self.c.stdout.readline().strip())
+        return sorted(l.split()[1] for l in out[:-1])
+
+    def stop(self, how=signal.SIGTERM):
+        self.c.stdin.close()
+        self.c.stdout.close()
+        self.p.send_signal(how)
+        self.c.wait(10)
+        self.p.wait(10)
+        self.log = self.p.stderr.read()
+        self.p.stderr.close()
+
+
+def limits(m):
+    who = m.name
+    code = "import sys\ntry:\n for i in range(400): bytearray(1)\n x = bytearray(300 << 20)\n print('had it')\nexcept MemoryError: print('refused')"
+    r = m.run(["--limits", f"{64 << 20},0,0,0,0,0"], ["sh", "-c", f"python3 -c \"{code}\"; echo after $?"])
+    if r.unenforced & 1:
+        ok(not m.root or "had it" in r.stdout, f"{who}: a memory limit that can't be had is said", r.stdout + r.stderr)
+    else:
+        ok("after 137" in r.stdout, f"{who}: too much memory ends the program, not the computer", r.stdout + r.stderr)
+    bomb = "import os,time\nn=0\ntry:\n while True:\n  if os.fork() == 0: time.sleep(60); os._exit(0)\n  n+=1\nexcept OSError as e: print(n, e.errno)"
+    r = m.run(["--limits", "0,0,64,0,0,0"], ["python3", "-c", bomb])
+    ok(not r.unenforced & 4 and re.match(r"(\d+) 11", r.stdout) and int(r.stdout.split()[0]) <= 64, f"{who}: a fork bomb stops at the limit", r.stdout + r.stderr)
+    r = m.run(["--limits", f"0,0,0,{8 << 20},0,0"], ["sh", "-c", "dd if=/dev/zero of=/tmp/x bs=64k count=400 2>&1; dd if=/dev/zero of=/dev/shm/x bs=64k count=1 2>&1; rm /tmp/x; echo fine > /tmp/y; cat /tmp/y"])
+    ok(r.stdout.count("No space left") == 2 and "fine" in r.stdout, f"{who}: a full disk is ENOSPC, /dev/shm counted, and can be emptied", r.stdout)
+    r = m.run(["--limits", f"0,0,0,0,400,0"], ["python3", "-c", "import os\nn=0\ntry:\n while True:\n  open(f'/tmp/{n}','w').close(); n+=1\nexcept OSError as e: print(n, e.errno)"])
+    ok(re.match(r"\d+ 28", r.stdout) and int(r.stdout.split()[0]) < 400, f"{who}: so are too many files", r.stdout + r.stderr)
+    r = m.run(["--limits", "0,0,0,0,0,32"], ["sh", "-c", "ulimit -n; ulimit -Hn"])
+    ok(r.stdout.split()[-1:] == ["32"], f"{who}: open files", r.stdout + r.stderr)
+    ok(not groups("testcomputer1"), f"{who}: no control group stays", groups("testcomputer1"))
+
+
+def mounts(m):
+    who = m.name
+    d = tempfile.mkdtemp(prefix="bureau-mount-")
+    try:
+        os.chown(d, m.uid, m.uid)
+        open(os.path.join(d, "f"), "w").write("theirs")
+        os.chmod(d, 0o755)
+        r = m.run(["--mount", d, "rw:/home/user/work", "--mount", d, "ro:/srv/ro"],
+                  ["sh", "-c", "cat /srv/ro/f; echo mine > /home/user/work/g; echo x > /srv/ro/h; ls /srv/ro"], "user")
+        owner = os.stat(os.path.join(d, "g")).st_uid if os.path.exists(os.path.join(d, "g")) else None
+        ok(owner == m.uid and not os.path.exists(os.path.join(d, "h")), f"{who}: a mounted folder's owner is `user` inside; ro is read-only", (owner, r.stdout, r.stderr))
+        r = m.run(["--mount", d, "rw:/etc/../../../escape"], ["ls", "/"])
+        ok(not os.path.exists("/escape") and r.returncode in (0, 122), f"{who}: a destination can't leave the computer", r.stdout + r.stderr)
+        r = m.run(["--mount", "/nonexistent", "ro:/x"], ["true"])
+        ok(r.returncode == 122 and "/nonexistent" in r.stderr, f"{who}: a missing source is named", r.stderr)
+    finally:
+        shutil.rmtree(d)
+
+
+def dies_with_its_asker(m):
+    who = m.name
+    for victim in ("the keeper", "the asker"):
+        p = subprocess.Popen(m.prefix + [CTL, "run", KEEPER, "--", "sleep", "300"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        child = lambda pid: next(iter(open(f"/proc/{pid}/task/{pid}/children").read().split()), None)
+        keeper = until(lambda: child(p.pid))
+        # a plain user's keeper has short-lived children before: the computer is the one that stays
+        first = until(lambda: (c := child(keeper)) and open(f"/proc/{c}/comm").read().strip() == "bureau-guest" and c)
+        os.kill(int(keeper) if victim == "the keeper" else p.pid, signal.SIGKILL)
+        p.wait(10)
+        ok(first and until(lambda: not alive(first) and not alive(keeper)), f"{who}: kill -9 of {victim} ends all", (keeper, first))
+
+
+def service(m, state):
+    who = m.name
+    s = Server(m, state, TINY)
+    ok(s.ask("hello").startswith("ok hello 1 "), f"{who}: hello")
+    a = s.ask("create aaaaaaaa1 1 host 1").split()
+    b = s.ask("create aaaaaaaa2 2 host 0").split()
+    pa, pb = a[2], b[2]
+    ok(a[:2] == ["ok", "created"] and a[-1] in ("3", "4") and b[-1] == "0", f"{who}: created, with door sockets and without", (a, b))
+    ok([s.ask(l) for l in ("create aaaaaaaa2 3", "create aaaaaaaa3 2", "create aaaaaaaa3 3 nosuch", "create aaaaaaaa3 0", "create BAD 3",
+                           "create aaaaaaaa3 3 ../../etc", "create aaaaaaaa3 3 host 7")] ==
+       ["error 17", "error 17", "error 2", "error 22", "error 22", "error 22", "error 22"], f"{who}: what makes no sense is refused")
+    ok(s.ask("create aaaaaaaa3 3 host 0 0 /etc ro:/x") == "error 1", f"{who}: no host folder through a server")
+    ok(s.items() == ["aaaaaaaa1", "aaaaaaaa2"] and sorted(os.listdir(os.path.join(state, "keeper"))) == ["aaaaaaaa1", "aaaaaaaa2"], f"{who}: nothing is left of refused ones")
+    if m.root:
+        maps = [open(f"/proc/{p}/uid_map").read().split()[1] for p in (pa, pb)]
+        ok(maps == [str(0x10000 * (0x100 + k)) for k in (1, 2)], f"{who}: each has ids of its own", maps)
+    ns = lambda p: [os.readlink(f"/proc/{p}/ns/{x}") for x in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")]
+    ok(not m.root or not set(ns(pa)) & (set(ns(pb)) | set(ns("self"))), f"{who}: no namespace is shared")
+    s2 = s.connect()
+    ok(s.ask("bad", s2) == "ok sent" and s.ask("list", s2) == "" and s.items() == ["aaaaaaaa1", "aaaaaaaa2"], f"{who}: nonsense ends its peer, nothing else")
+    s2.stdin.close(), s2.stdout.close(), s2.wait(10)
+    ok(s.ask("doors aaaaaaaa1") == "error 16", f"{who}: doors aren't given twice while open")
+    frozen = s.ask("freeze aaaaaaaa1 1")
+    ok(frozen == "ok" or not m.root, f"{who}: freeze", frozen)
+    s.stop(signal.SIGKILL)
+    ok(alive(pa) and alive(pb), f"{who}: computers outlive kill -9 of their keeper")
+    os.kill(int(pb), signal.SIGKILL) if m.uid == os.geteuid() else subprocess.run(["kill", "-9", pb])
+    until(lambda: not alive(pb))
+    open(os.path.join(state, "keeper", "zzzzzzzz9"), "w").write("bureau-keeper 1\nboot x\npid 1\nstart 1\nslot 9\nnet 0\ntemplate host\n")
+    open(os.path.join(state, "keeper", "zzzzzzzz8"), "wb").write(b"\0garbage" * 100)
+    open(os.path.join(state, "run", "zzzzzzzz7"), "w").close()
+    s.start()
+    ok(s.items() == ["aaaaaaaa1"] and os.listdir(os.path.join(state, "keeper")) == ["aaaaaaaa1"] and os.listdir(os.path.join(state, "run")) == ["aaaaaaaa1"],
+       f"{who}: the next adopts the living and sweeps the dead and the nonsense", (os.listdir(os.path.join(state, "keeper")), os.listdir(os.path.join(state, "run"))))
+    ok(until(lambda: not groups("aaaaaaaa2")), f"{who}: with its groups", groups("aaaaaaaa2"))
+    ok(s.ask("doors aaaaaaaa1").startswith("ok doors"), f"{who}: an adopted computer's doors open again")
+    ok(s.ask(f"limits aaaaaaaa1 0,0,0,{16 << 20},1000,64").startswith("ok"), f"{who}: and its limits change")
+    ok(s.ask("kill aaaaaaaa1") == "ok" and not alive(pa) and not groups("aaaaaaaa1") and s.items() == [] and not os.listdir(os.path.join(state, "run")),
+       f"{who}: a frozen one is killed, and gone when the answer comes", groups("aaaaaaaa1"))
+    ok(s.ask("kill aaaaaaaa1") == "error 2", f"{who}: twice is ENOENT")
+    ok(s.ask("create aaaaaaaa5 5").startswith("ok") and s.ask("exec false") == "ok exit 1" and s.ask("exited") == "ok exited aaaaaaaa5 0 0 0",
+       f"{who}: an end by itself is told")
+    s.stop()
+    ok(not groups("aaaaaaaa.|zzzzzzzz."), f"{who}: no groups stay")
+
+
+def wrong_peer(m, state):
+    if not m.root:
+        return
+    s = Server(m, state, TINY)
+    os.chmod(os.path.join(state, "sock"), 0o666)
+    r = subprocess.run(["setpriv", "--reuid=61234", "--regid=61234", "--clear-groups", CTL, "ask", os.path.join(state, "sock")], input="list\n",
+                       capture_output=True, text=True, timeout=20)
+    ok("ok" not in r.stdout and s.items() == [], f"{m.name}: a peer of another user is refused", r.stdout + r.stderr)
+    s.stop()
+
+
+def template_escape(m, state):
+    t = os.path.join(state, "templates", "evil")
+    os.makedirs(t)
+    os.symlink("/", os.path.join(t, "current"))
+    os.makedirs(os.path.join(state, "templates", "evil2"))
+    os.symlink("../../../../../../../", os.path.join(state, "templates", "evil2", "current"))
+    s = Server(m, state, TINY)
+    ok(s.ask("create aaaaaaaa6 6 evil") == "error 2" and s.ask("create aaaaaaaa6 6 evil2") == "error 2", f"{m.name}: a template's link can't lead out of its folder")
+    s.stop()
+
+
+def killed_while_starting(m, state):
+    """kill -9 of the keeper at many moments of a start: the next one finds a whole computer or nothing."""
+    left = 0
+    for k in range(12):
+        s = Server(m, state, TINY)
+        s.c.stdin.write(f"create bbbbbbb{k:02} {k + 1} host 1\n")
+        s.c.stdin.flush()
+        time.sleep(0.0003 * k)
+        s.stop(signal.SIGKILL)
+    s = Server(m, state, TINY)
+    for i in s.items():
+        left += s.ask(f"kill {i}") != "ok"
+    names = os.listdir(os.path.join(state, "keeper")) + os.listdir(os.path.join(state, "run"))
+    ok(left == 0 and not names and until(lambda: not groups("bbbbbbb.*")), f"{m.name}: kill -9 in the midst of starts leaves nothing", (left, names, groups("bbbbbbb.*")))
+    s.stop()
+
+
+def modes():
+    if os.geteuid() != 0:
+        yield Mode("plain user", [], os.geteuid())
+        return
+    yield Mode("root", [], 0)
+    try:
+        u = pwd.getpwnam("bureau-test")
+        yield Mode("plain user, many ids", ["setpriv", f"--reuid={u.pw_uid}", f"--regid={u.pw_gid}", "--init-groups"], u.pw_uid)
+    except KeyError:
+        skip("no user bureau-test (useradd -m bureau-test)")
+    yield Mode("plain user, one id", ["setpriv", "--reuid=61234", "--regid=61234", "--clear-groups"], 61234)
+
+
+if not os.path.exists(CTL):
+    print("1..0 # SKIP build first: no keeperctl")
+    sys.exit(0)
+for m in modes():
+    limits(m)
+    mounts(m)
+    dies_with_its_asker(m)
+    for f in (service, wrong_peer, template_escape, killed_while_starting):
+        state = tempfile.mkdtemp(prefix="bureau-keeper-")
+        os.chown(state, m.uid, m.uid)
+        try:
+            f(m, state)
+        finally:
+            shutil.rmtree(state)
+print(f"1..{n}")
+sys.exit(bad != 0)
