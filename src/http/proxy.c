@@ -383,6 +383,7 @@ static void on_end(void *ctx, struct http_req *r, enum http_why why)
 		return;         /* the tunnel reports */
 	if (!whole) {
 		drop_upstream(p, p->aborted);
+		p->outcome = HTTP_PROXY_CUT;    /* also when it had failed: there's nobody to answer any more */
 		http_proxy_over(p, HTTP_PROXY_CUT, p->why ? p->why : "the client left");
 		return;
 	}

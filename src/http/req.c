@@ -167,10 +167,10 @@ static void decode_query(struct http_req *r)
 	}
 	value = name + n + 1;
 	while ((more = http_query_next(q, n, &pos, name, value)) != 0) {
-		size_t nl = strlen(name) + 1, vl = strlen(value) + 1;
-
 		if (more < 0)
 			continue;
+		size_t nl = strlen(name) + 1, vl = strlen(value) + 1;
+
 		/* "a&b": each pair costs at most its bytes and two NULs */
 		memcpy(r->query + at, name, nl);
 		memcpy(r->query + at + nl, value, vl);

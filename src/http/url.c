@@ -125,10 +125,10 @@ int http_query_next(const char *q, size_t n, size_t *pos, char *name, char *valu
 	size_t nlen = eq ? (size_t)(eq - p) : len, vlen = eq ? len - nlen - 1 : 0;
 
 	*pos += len;
+	if (unescape(p, nlen, true, false, name) >= 0 && unescape(p + len - vlen, vlen, true, false, value) >= 0)
+		return 1;
 	*name = *value = 0;
-	if (unescape(p, nlen, true, false, name) < 0 || unescape(p + len - vlen, vlen, true, false, value) < 0)
-		return -EINVAL;
-	return 1;
+	return -EINVAL;
 }
 
 int http_query_get(const char *q, size_t n, const char *name, char *out, size_t size)
