@@ -297,7 +297,8 @@ static void send_call(struct client_call *k)
 {
 	const char *headers[9];
 	int n = 0, r;
-	struct http_call_spec s = { .method = k->method, .url = k->url, .headers = headers, .head = on_head, .data = on_data, .end = on_end, .ctx = k };
+	struct http_call_spec s = { .method = k->method, .url = k->url, .headers = headers, .head = on_head, .data = on_data, .end = on_end, .ctx = k,
+		.once = !k->repeatable };
 
 	if (*k->c->where.key) {
 		headers[n++] = "Authorization";

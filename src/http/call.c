@@ -427,7 +427,7 @@ int http_call_start(struct http_client *c, const struct http_call_spec *s, struc
 	if (r == 0) {
 		list_append(&c->calls, &k->link);
 		loop_arm(c->loop, &k->timer, c->connect_ms < c->idle_ms ? c->connect_ms : c->idle_ms);
-		spare = http_spare_take(c, k->origin);
+		spare = s->once ? NULL : http_spare_take(c, k->origin);
 		k->reused = spare != NULL;
 		r = spare ? adopt(k, spare, true) : begin(k, e);
 	}

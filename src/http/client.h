@@ -27,6 +27,7 @@ struct http_call_spec {
 	const void *body; size_t body_len;     /* copied */
 	int body_fd;                 /* used when body is NULL and has_body_fd: body_fd_len bytes from its current offset; stays the caller's */
 	bool has_body_fd; uint64_t body_fd_len;
+	bool once;                   /* never sent twice: on a fresh connection, and what breaks there is over. For requests that do something */
 	/* Called from the loop, in this order. head: final response head (1xx are skipped). data may be NULL (dropped). end comes exactly once
 	 * unless cancelled; err is NULL on success. The call is freed after end. */
 	void (*head)(void *ctx, struct http_call *k, int status, const struct http_head *h);

@@ -1,0 +1,425 @@
+#!/usr/bin/env python3
+"""bureau job: the engine against a stand-in server that misbehaves on request, then the shipped examples on a real server."""
+import json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, time, urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from bureau_test import BUILD, TOP, Server, done, equal, ok, wait_for
+
+SECRETARY = BUILD / "bureau-secretary"
+WORK = pathlib.Path(tempfile.mkdtemp(prefix="bureau-job-"))
+STARTED = []
+
+
+class StandIn:
+	def __init__(self):
+		self.state = tempfile.mkdtemp(prefix="standin-state-", dir=WORK)
+		self.start()
+
+	def start(self, port=0):
+		path = self.state + "/server.json"
+		if os.path.exists(path):
+			os.unlink(path)
+		self.p = subprocess.Popen([sys.executable, TOP / "tests/e2e/standin.py", self.state, str(port)])
+		STARTED.append(self.p)
+		wait_for(lambda: os.path.exists(path), 20)
+		self.url = json.load(open(path))["url"]
+
+	def fault(self, **f):
+		r = urllib.request.Request(self.url + "/test/fault", json.dumps(f).encode(), method="POST")
+		return json.load(urllib.request.urlopen(r))
+
+	def stop(self):
+		self.p.terminate()
+		self.p.wait()
+
+	def key(self):
+		return open(self.state + "/api-key").read().strip()
+
+	def live(self):
+		r = urllib.request.Request(self.url + "/v1/sandboxes", headers={"Authorization": "Bearer " + self.key()})
+		return json.load(urllib.request.urlopen(r))["sandboxes"]
+
+
+def env_of(server):
+	return {**os.environ, "BUREAU_STATE": server.state, "BUREAU_URL": "", "BUREAU_API_KEY": ""}
+
+
+def job(server, *args, **kw):
+	return subprocess.run([SECRETARY, "job", *map(str, args)], env=env_of(server), capture_output=True, text=True, timeout=kw.pop("timeout", 120), cwd=WORK, **kw)
+
+
+def start(server, *args):
+	p = subprocess.Popen([SECRETARY, "job", *map(str, args)], env=env_of(server), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=WORK)
+	STARTED.append(p)
+	return p
+
+
+def file(name, text):
+	path = WORK / name
+	path.parent.mkdir(parents=True, exist_ok=True)
+	path.write_text(text)
+	return path
+
+
+def doc(r):
+	try:
+		return json.loads(r.stdout)
+	except ValueError:
+		return {"state": "no JSON: " + r.stdout + r.stderr, "tasks": [], "job": {"id": ""}, "report": ""}
+
+
+def states(d):
+	return {t["id"]: t["state"] for t in d["tasks"]}
+
+
+def journal(server, id):
+	return [json.loads(x) for x in open(server.state + "/jobs/" + id + "/journal")]
+
+
+HEAD = 'name = "t"\n[computer]\ntemplate = "host"\n[limits]\ncomputers = 4\nretries = 2\n'
+
+
+def mistakes(s):
+	for text, want in [
+			(HEAD + '[[task]]\nid="a"\nneeds=["b"]\n[[task.step]]\nrun=["true"]\n[[task]]\nid="b"\nneeds=["a"]\n[[task.step]]\nrun=["true"]', "a needs b needs a"),
+			(HEAD + '[[task]]\nid="a"\nnix=1\n[[task.step]]\nrun=["true"]', "bad.toml:9: 'nix' is not known here"),
+			(HEAD + '[[task]]\nid="a"\n[[task.step]]\nshell="echo {{job.id}}"', "no {{}} in shell"),
+			(HEAD + '[[task]]\nid="a"\n[[task.step]]\nrun=["sh","-c","{{job.id}}"]', "program's text"),
+			(HEAD + '[[task]]\nid="a"\n[[task.step]]\nrun=["echo","{{row.x}}"]', "has no rows"),
+			(HEAD + '[[task]]\nid="a"\n[[task.step]]\nput="../../etc/passwd"\nto="x"', None),
+			(HEAD + '[inputs.x]\ncsv="/etc/passwd"\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["true"]', "outside the job file's folder"),
+			(HEAD + '[inputs.x]\nsplit={host_file="/etc/shadow",parts=1}\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["true"]', "not everybody may read it"),
+			("name = 1", "bad.toml:1: 'name' must be a string"), ("a = = 1", "bad.toml:1:")]:
+		r = job(s, "run", file("bad.toml", text))
+		if want:
+			ok(want in r.stderr and r.returncode != 0, f"a mistake is told: {want}", r.stderr + str(r.returncode))
+		else:
+			ok(r.returncode == 1 and "outside the job file's folder" in r.stdout, "a file outside the job's folder isn't put", r.stdout + r.stderr)
+	left = [j for j in os.listdir(s.state + "/jobs") if not os.path.exists(s.state + "/jobs/" + j + "/meta.json")]
+	equal(left, [], "a job that couldn't begin leaves no folder")
+
+
+EVERYTHING = HEAD + r'''
+[inputs.w]
+csv = "w.csv"
+[[task]]
+id = "one"
+each = "w"
+env = { FROM_TASK = "{{row.word}}" }
+[[task.step]]
+run = ["printf", "%s", "{{row.word}}"]
+expect = { stdout_equals = "{{row.word}}" }
+capture = { word = "stdout" }
+[[task.step]]
+shell = 'printf %s "$W" > out/w.txt || { mkdir out; printf %s "$W" > out/w.txt; }; test "$W" = "$FROM_TASK"; cat'
+env = { W = "{{row.word}}" }
+input = "fed {{open}}"
+expect = { stdout_contains = "fed {{open}}", exit = [0, 3] }
+[[task.step]]
+get = "out/w.txt"
+to = "deep/w.txt"
+show = true
+capture = { file = "text" }
+[[task.step]]
+get = "nix"
+optional = true
+[[task.check]]
+exists = "out/w.txt"
+[[task]]
+id = "merge"
+needs = ["one"]
+[[task.step]]
+write = "all.json"
+content = "{{tasks.one.results}}"
+[[task.step]]
+put_files = "one"
+to = "parts"
+[[task.step]]
+put = "merge.py"
+to = "m.py"
+[[task.step]]
+run = ["python3", "m.py"]
+capture = { n = "json" }
+[[task.step]]
+run = ["printf", "oops\n"]
+expect = { stdout_matches = "^o+ps$" }
+'''
+WORDS = ["plain", "two words", "$(touch /tmp/pwned-by-row)", "'; exit 9; '", 'quote " and , comma', "naïve 数", "{{job.id}}", "<script>alert(1)</script>"]
+
+
+def everything(s):
+	import csv, io
+	out = io.StringIO()
+	w = csv.writer(out)
+	w.writerow(["word"])
+	w.writerows([x] for x in WORDS)
+	file("w.csv", out.getvalue())
+	file("merge.py", "import json,glob\nd=json.load(open('all.json'))\nassert [r['result']['word'] for r in d]==[r['row']['word'] for r in d]\n"
+		"assert sorted(open(p).read() for p in glob.glob('parts/*/deep/w.txt'))==sorted(r['row']['word'] for r in d)\nprint(len(d))\n")
+	r = job(s, "run", file("every.toml", EVERYTHING), "--json")
+	d = doc(r)
+	equal((r.returncode, d["state"]), (0, "done"), "every kind of step, values of every sort")
+	full = json.load(open(s.state + "/jobs/" + d["job"]["id"] + "/report.json"))
+	merge = [t for t in full["tasks"] if t["id"] == "merge"]
+	equal(merge and merge[0].get("result"), {"n": len(WORDS)}, "all rows reached the merge")
+	ok(not os.path.exists("/tmp/pwned-by-row"), "no value was run by a shell")
+	page = open(d["report"]).read()
+	ok("<script" not in page and "&lt;script&gt;" in page, "the page escapes what came from computers")
+	ok("default-src 'none'" in page and not re.search(r'(src|href)="(https?:)?//', page), "the page loads nothing")
+	equal(s.live(), [], "no computer is left")
+	r = job(s, "list", "--json")
+	ok(any(j["id"] == d["job"]["id"] and j["state"] == "done" for j in json.loads(r.stdout)), "it's in the list")
+	r = job(s, "show", d["job"]["id"])
+	ok(r.returncode == 0 and "done" in r.stdout, "it can be shown")
+	equal(job(s, "show", "nix-1").returncode, 3, "no such job: exit code 3")
+
+
+FAILING = HEAD + '''
+[[task]]
+id = "bad"
+retries = 1
+[[task.step]]
+run = ["sh", "-c", "echo noise; echo why >&2; exit 7"]
+[[task]]
+id = "after"
+needs = ["bad"]
+[[task.step]]
+run = ["true"]
+[[task]]
+id = "anyway"
+needs = ["bad"]
+accept_failed = true
+[[task.step]]
+run = ["true"]
+[[task]]
+id = "slow"
+timeout = "1s"
+retries = 0
+[[task.step]]
+run = ["sleep", "60"]
+[[task]]
+id = "good"
+[[task.step]]
+run = ["true"]
+'''
+
+
+def failing(s):
+	r = job(s, "run", file("fail.toml", FAILING), "--json")
+	d = doc(r)
+	equal((r.returncode, d["state"]), (1, "failed"), "a job with a failed task: exit code 1")
+	equal(states(d), {"bad": "failed", "after": "blocked", "anyway": "done", "slow": "failed", "good": "done"}, "who fails, who is blocked, who goes on")
+	by = {t["id"]: t for t in d["tasks"]}
+	ok("exit code 7" in (by["bad"]["error"] or "") and by["bad"]["attempts"] == 2, "why, and after how many tries", by["bad"])
+	ok("bad" in (by["after"]["error"] or ""), "a blocked task names what it waited for", by["after"])
+	ok("time" in (by["slow"]["error"] or "") or "too long" in (by["slow"]["error"] or ""), "too slow is told", by["slow"])
+	page = open(d["report"]).read()
+	ok("why" in page and "Attempt 2" in page, "the report shows both attempts and their output")
+	r = job(s, "run", file("fast.toml", FAILING.replace("retries = 2", "retries = 0\nkeep_going = false").replace("retries = 1", "")), "--json")
+	ok("stopped" in states(doc(r)).values(), "keep_going = false stops the rest", states(doc(r)))
+	equal(s.live(), [], "no computer is left")
+
+
+ROWS = HEAD.replace("computers = 4", "computers = 6") + '''
+[inputs.n]
+jsonl = "n.jsonl"
+[[task]]
+id = "row"
+each = "n"
+[[task.step]]
+shell = 'echo $((N * N))'
+env = { N = "{{row.n}}" }
+capture = { sq = "stdout" }
+[[task]]
+id = "sum"
+needs = ["row"]
+[[task.step]]
+write = "all.json"
+content = "{{tasks.row.results}}"
+[[task.step]]
+run = ["python3", "-c", "import json; print(sum(int(r['result']['sq']) for r in json.load(open('all.json'))))"]
+expect = { stdout_equals = "%d" }
+''' % sum(n * n for n in range(30))
+
+
+def weather(s):
+	"""Faults of the server that must cost nothing but time."""
+	file("n.jsonl", "".join(json.dumps({"n": n}) + "\n" for n in range(30)))
+	path = file("rows.toml", ROWS)
+	for name, fault in [("429 and 503 at create", {"create_429": 12, "create_503": 4}), ("a create whose answer is lost", {"create_drop": 4}),
+			("a stream that breaks", {"drop_exec": 8}), ("a start whose answer is lost", {"drop_start": 5}), ("computers that die", {"kill_box": 3}),
+			("201 for 200", {"create_201": 3})]:
+		before = s.fault(**fault)
+		r = job(s, "run", path, "--json")
+		after = s.fault(**{k: 0 for k in fault})
+		d = doc(r)
+		equal((r.returncode, d["state"]), (0, "done"), "goes on through: " + name)
+		if "exec" in name or "stream" in name or "start" in name:
+			equal(after["exec"] - before["exec"], 31, "no program was started twice: " + name)
+		equal(s.live(), [], "no computer is left after: " + name)
+	ok(s.fault()["peak"] <= 6 + 4, "never more computers than allowed (and some whose create was lost)", s.fault())
+	p = start(s, "run", path, "--json")
+	wait_for(lambda: s.fault()["create"] > before["create"] + 60, 20)
+	port = int(s.url.rsplit(":", 1)[1])
+	s.stop()
+	s.start(port)
+	out, err = p.communicate(timeout=90)
+	ok('"state": "done"' in out, "the server restarts without its computers in the middle: the job is done all the same", out[-300:] + err[-300:])
+
+
+SLOW = HEAD + '''
+[inputs.n]
+rows = [%s]
+[[task]]
+id = "row"
+each = "n"
+[[task.step]]
+shell = 'sleep 0.3; echo $N'
+env = { N = "{{row.n}}" }
+expect = { stdout_equals = "{{row.n}}" }
+capture = { n = "stdout" }
+[[task]]
+id = "sum"
+needs = ["row"]
+[[task.step]]
+run = ["printf", "%%s", "{{tasks.row.results}}"]
+expect = { stdout_contains = '"n":"47"' }
+''' % ", ".join("{n=%d}" % n for n in range(48))
+
+
+def newest(s):
+	return json.loads(job(s, "list", "--json").stdout)[0]
+
+
+def crashes(s):
+	path = file("slow.toml", SLOW)
+	p = start(s, "run", path)
+	wait_for(lambda: newest(s)["state"] == "running" and sum(x.get("to") == "done" for x in journal(s, newest(s)["id"])) >= 5, 20, 0.05)
+	id = newest(s)["id"]
+	r = job(s, "resume", id)
+	ok(r.returncode == 1 and "another secretary" in r.stderr, "two secretaries never run one job", r.stderr)
+	kills = 0
+	while kills < 4:
+		p.kill()
+		p.wait()
+		kills += 1
+		p = start(s, "resume", id) if kills % 2 else start(s, "resume")
+		n = sum(x.get("to") == "done" for x in journal(s, id))
+		wait_for(lambda: sum(x.get("to") == "done" for x in journal(s, id)) >= n + 3 or p.poll() is not None, 20, 0.05)
+	equal(newest(s)["state"], "running", "after four kill -9 it runs again")
+	with open(s.state + "/jobs/" + id + "/journal", "rb") as f:
+		whole = f.read()
+	p.kill()
+	p.wait()
+	equal(newest(s)["state"], "interrupted", "a killed job is shown as interrupted")
+	ok(len(s.live()) > 0, "the dead secretary left computers")
+	with open(s.state + "/jobs/" + id + "/journal", "ab") as f:
+		f.write(b'{"t":1,"task":"row.01","to":"do')
+	r = job(s, "resume", id, "--json")
+	d = doc(r)
+	equal((r.returncode, d["state"]), (0, "done"), "resume after kill -9 with a torn journal: done")
+	ends = [x["task"] for x in journal(s, id) if x.get("to") == "done"]
+	equal(sorted(ends), sorted(set(ends)), "no task was done twice")
+	starts = {}
+	for x in journal(s, id):
+		if x.get("to") == "done":
+			starts[x["task"]] = True
+		ok(False, "a done task was started again") if x.get("to") == "starting" and starts.get(x["task"]) else None
+	equal(s.live(), [], "what dead secretaries left is gone")
+	ok(whole, "journal was readable")
+
+
+def cancel(s):
+	path = file("long.toml", SLOW.replace("sleep 0.3", "sleep 30"))
+	p = start(s, "run", path, "--json")
+	wait_for(lambda: len(s.live()) >= 4, 20, 0.05)
+	id = newest(s)["id"]
+	r = job(s, "cancel", id)
+	out, _ = p.communicate(timeout=30)
+	ok(r.returncode == 0 and json.loads(out)["state"] == "stopped" and p.returncode == 1, "cancel from another process", r.stderr + out[-200:])
+	equal(s.live(), [], "its computers are ended")
+	p = start(s, "run", path, "--json")
+	wait_for(lambda: len(s.live()) >= 4, 20, 0.05)
+	p.send_signal(signal.SIGINT)
+	out, _ = p.communicate(timeout=30)
+	equal(json.loads(out)["state"], "stopped", "Ctrl-C stops cleanly")
+	equal(s.live(), [], "its computers are ended too")
+	id = newest(s)["id"]
+	file_text = (pathlib.Path(s.state) / "jobs" / id / "job.toml")
+	file_text.write_text(SLOW)          # the copy is what runs: a quick version, to see it end
+	r = job(s, "resume", id, "--json")
+	equal(doc(r)["state"], "done", "a stopped job goes on with resume")
+	p = start(s, "run", path)
+	wait_for(lambda: len(s.live()) >= 4, 20, 0.05)
+	p.kill()
+	p.wait()
+	id = newest(s)["id"]
+	equal(job(s, "cancel", id).returncode, 0, "cancel of a job that nobody runs")
+	equal((newest(s)["state"], s.live()), ("stopped", []), "it's stopped, and what it left is ended")
+
+
+def unreachable(s):
+	path = file("one.toml", HEAD + '[[task]]\nid="a"\n[[task.step]]\nrun=["true"]\n')
+	r = job(s, "run", path, "--state", str(WORK / "empty"))
+	ok(r.returncode == 5 and "bureau serve" in r.stderr, "no server: exit code 5 and what to do", r.stderr)
+	r = subprocess.run([SECRETARY, "job", "run", path], env={**env_of(s), "BUREAU_API_KEY": "wrong"}, capture_output=True, text=True)
+	equal(r.returncode, 4, "a wrong key: exit code 4")
+
+
+def examples():
+	probe = subprocess.run([BUILD / "bureau", "doctor"], capture_output=True, text=True)
+	if probe.returncode != 0 or not (BUILD / "bureau-serve").exists():
+		ok(True, "the shipped examples # SKIP bureau doctor says that this machine can't run sandboxes")
+		return
+	s = Server("--pool", "0").start()
+	try:
+		if os.path.exists("/var/lib/dpkg/status"):
+			r = job(s, "run", TOP / "examples/jobs/census.toml", "--json")
+			d = doc(r)
+			equal((r.returncode, d["state"]), (0, "done"), "census: three computers and a merge")
+			equal(len({t["computer"] for t in d["tasks"]}), 4, "each task had a computer of its own")
+			want = sum(1 for x in open("/var/lib/dpkg/status").read().split("\n\n") if re.search(r"^Status:.* installed$", x, re.M))
+			full = json.load(open(s.state + "/jobs/" + d["job"]["id"] + "/report.json")) if d["tasks"] else {"tasks": []}
+			have = [t.get("result", {}).get("census", {}).get("packages") for t in full["tasks"] if t["id"] == "merge"]
+			equal(have, [want], "as many packages as dpkg has")
+			page = open(d["report"]).read() if d["report"] else ""
+			ok("data:image/svg+xml" in page and "<th>section" in page, "the report shows the chart and the tables")
+		else:
+			ok(True, "census # SKIP no dpkg on this machine")
+		r = job(s, "run", TOP / "examples/jobs/rows200.toml", "--json", timeout=300)
+		d = doc(r)
+		equal((r.returncode, d["state"], len(d["tasks"])), (0, "done", 201), "200 rows on 20 computers")
+		p = start(s, "run", TOP / "examples/jobs/rows200.toml", "--json")
+		wait_for(lambda: newest(s)["state"] == "running" and sum(x.get("to") == "done" for x in journal(s, newest(s)["id"])) >= 40, 60, 0.05)
+		p.kill()
+		p.wait()
+		id = newest(s)["id"]
+		before = {x["task"] for x in journal(s, id) if x.get("to") == "done"}
+		r = job(s, "resume", id, "--json", timeout=300)
+		equal((r.returncode, doc(r)["state"]), (0, "done"), "killed after 40 rows, resumed, done")
+		again = {x["task"] for x in journal(s, id)[:] if x.get("to") == "starting" and x["attempt"] > 1} & before
+		equal(again, set(), "no finished row was repeated")
+		equal(s.call("GET", "/v1/sandboxes")["sandboxes"], [], "no computer is left")
+	finally:
+		s.remove()
+
+
+def main():
+	s = StandIn()
+	try:
+		for part in (mistakes, everything, failing, weather, crashes, cancel, unreachable):
+			part(s)
+		examples()
+	finally:
+		for p in STARTED:
+			if p.poll() is None:
+				p.terminate()
+				try:
+					p.wait(10)
+				except subprocess.TimeoutExpired:
+					p.kill()
+		shutil.rmtree(WORK, ignore_errors=True)
+	done()
+
+
+main()
