@@ -5,6 +5,7 @@
 #include "api/e2b_req.h"
 #include "core/clock.h"
 #include "core/str.h"
+#include "http/url.h"
 
 /* The control plane: /sandboxes, /v2/sandboxes and their kin. What this server doesn't have is answered 501 by name, so that
  * nobody believes that something happened. */
@@ -45,6 +46,25 @@ static const char *text_of(const json_t *o, const char *key)
 	const char *s = json_string_value(json_object_get(o, key));
 
 	return s ? s : "";
+}
+
+/* Where ports of sandboxes are found. Without a domain of our own: below "localhost", which browsers take to this machine, when
+ * that's where the client is. */
+static const char *domain(struct e2b_req *q)
+{
+	char host[256];
+	uint16_t port;
+	const char *s = http_req_host(q->r);
+
+	if (q->api->domain)
+		return q->api->domain;
+	if (http_split_host(s, strlen(s), host, sizeof host, &port) < 0 || (!str_eq(host, "localhost") && !str_starts(host, "127.")))
+		return NULL;
+	if (port)
+		snprintf(q->what, sizeof q->what, "localhost:%u", port);
+	else
+		str_copy(q->what, sizeof q->what, "localhost");
+	return q->what;
 }
 
 /* 404; for one that has ended: why and when. */
@@ -99,7 +119,7 @@ static void after_create(struct e2b_req *q, const struct err *e, const json_t *r
 	if (e)
 		e2b_fail(q, e);
 	else
-		e2b_json(q, 201, e2b_sandbox(res, q->api->domain, E2B_SANDBOX));
+		e2b_json(q, 201, e2b_sandbox(res, domain(q), E2B_SANDBOX));
 }
 
 static void after_made(struct e2b_req *q, const struct err *e, const json_t *res, int fd)
@@ -107,7 +127,7 @@ static void after_made(struct e2b_req *q, const struct err *e, const json_t *res
 	if (e || ops_life(q->api->ops, q->id) == OP_LIFE_ENDED)
 		e2b_status(q->r, 409, "sandbox \"%s\", which was made with this Idempotency-Key, has ended", q->id);
 	else
-		e2b_json(q, 201, e2b_sandbox(res, q->api->domain, E2B_SANDBOX));
+		e2b_json(q, 201, e2b_sandbox(res, domain(q), E2B_SANDBOX));
 }
 
 /* False: it's answered, or will be. */
@@ -159,7 +179,7 @@ static void after_get(struct e2b_req *q, const struct err *e, const json_t *res,
 	else if (str_eq(text_of(res, "state"), "ended") || str_eq(text_of(res, "state"), "failed"))
 		no_sandbox(q, res);
 	else
-		e2b_json(q, 200, e2b_sandbox(res, q->api->domain, E2B_DETAIL));
+		e2b_json(q, 200, e2b_sandbox(res, domain(q), E2B_DETAIL));
 }
 
 static json_t *id_only(struct control *c)
@@ -210,7 +230,7 @@ static void after_connect(struct e2b_req *q, const struct err *e, const json_t *
 	if (e)
 		fail(q, e);
 	else
-		e2b_json(q, 200, e2b_sandbox(res, q->api->domain, E2B_SANDBOX));
+		e2b_json(q, 200, e2b_sandbox(res, domain(q), E2B_SANDBOX));
 }
 
 static void connect_it(struct control *c)

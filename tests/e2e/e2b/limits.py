@@ -7,6 +7,10 @@ key = os.environ["BUREAU_API_KEY"]
 n = bad = 0
 
 
+class Skip(Exception):
+    pass
+
+
 def test(text):
     def run(fn):
         global n, bad
@@ -14,6 +18,8 @@ def test(text):
         try:
             fn()
             print(f"ok {n} - {text}", flush=True)
+        except Skip as e:
+            print(f"ok {n} - {text} # SKIP {e}", flush=True)
         except BaseException:
             bad += 1
             print(f"not ok {n} - {text}", flush=True)
@@ -44,7 +50,10 @@ def memory():
 
 
 def descriptors():
-    return len(os.listdir(f"/proc/{daemon()}/fd"))
+    try:
+        return len(os.listdir(f"/proc/{daemon()}/fd"))
+    except PermissionError:
+        raise Skip("only root may look at the daemon's descriptors") from None
 
 
 def call(method, path, body=None, headers={}, timeout=60):

@@ -8,6 +8,7 @@ import { Sandbox, CommandExitError, TimeoutError, NotFoundError, InvalidArgument
 
 const plain = !!process.env.E2B_SANDBOX_URL
 let sbx
+let user = 'user'   // without a range of ids (a plain user, no newuidmap) there is one id, and it is called root
 
 // Waits for a condition with a deadline: no sleep stands for an event.
 async function until(what, fn, ms = 10000) {
@@ -20,7 +21,10 @@ async function until(what, fn, ms = 10000) {
   }
 }
 
-before(async () => { sbx = await Sandbox.create({ timeoutMs: 300_000, metadata: { suite: 'js' }, envs: { GLOBAL: 'g' } }) })
+before(async () => {
+  sbx = await Sandbox.create({ timeoutMs: 300_000, metadata: { suite: 'js' }, envs: { GLOBAL: 'g' } })
+  if (/^\s*0\s+\d+\s+1\s*$/.test((await sbx.commands.run('cat /proc/self/uid_map')).stdout)) user = 'root'
+})
 after(async () => { await sbx?.kill() })
 
 test('create gives a running sandbox', async () => {
@@ -39,7 +43,7 @@ test('run: a failing command throws with its exit code', async () => {
 
 test('run: environment, directory, user', async () => {
   const r = await sbx.commands.run('echo $GLOBAL $LOCAL; pwd; id -un; echo $HOME', { envs: { LOCAL: 'l' }, cwd: '/tmp' })
-  assert.equal(r.stdout, 'g l\n/tmp\nuser\n/home/user\n')
+  assert.equal(r.stdout, `g l\n/tmp\n${user}\n/home/user\n`)
   const root = await sbx.commands.run('id -un; echo $HOME', { user: 'root' })
   assert.equal(root.stdout, 'root\n/root\n')
 })
@@ -155,7 +159,7 @@ test('files: write, read, exists, info', async () => {
   assert.equal(await sbx.files.exists('a/b/c.txt'), true)
   assert.equal(await sbx.files.exists('a/b/nope'), false)
   const i = await sbx.files.getInfo('a/b/c.txt')
-  assert.deepEqual([i.type, i.size, i.mode, i.permissions, i.owner], ['file', 7, 0o644, '-rw-r--r--', 'user'])
+  assert.deepEqual([i.type, i.size, i.mode, i.permissions, i.owner], ['file', 7, 0o644, '-rw-r--r--', user])
   assert.ok(Math.abs(i.modifiedTime - Date.now()) < 60000)
 })
 
@@ -392,12 +396,14 @@ test('ports: getHost reaches a program, WebSocket too, no key leaks', async () =
   await sbx.files.write('srv.py', SERVER)
   const c = await sbx.commands.run('exec python3 srv.py', { background: true, timeoutMs: 0 })
   const host = sbx.getHost(8123)
+  if (plain) assert.equal(host, `8123-${sbx.sandboxId}.localhost:${new URL(process.env.E2B_API_URL).port}`)
   const fields = { 'X-Access-Token': 'secret', 'X-API-KEY': 'secret' }
   const ask = plain
     ? (path = '/', more = {}) => fetch(process.env.E2B_SANDBOX_URL + path, { headers: { ...fields, ...more, 'E2b-Sandbox-Id': sbx.sandboxId, 'E2b-Sandbox-Port': '8123' } })
     : (path = '/') => fetch(`https://${host}${path}`, { headers: fields })
   await until('it listens', async () => (await ask()).status === 200)
   assert.equal(await (await ask('/some/path?q=1')).text(), '/some/path?q=1|None|None')
+  if (plain) assert.equal(await byHost(host, '/by-host'), '/by-host|None|None')
   if (!plain) {
     const ws = new (await import('node:https')).Agent({ keepAlive: false })
     const echoed = await websocket(`https://${host}/`, {}, ws)
@@ -411,6 +417,18 @@ test('ports: getHost reaches a program, WebSocket too, no key leaks', async () =
   assert.equal(closed.status, 502)
   assert.deepEqual(await closed.json(), { sandboxId: sbx.sandboxId, message: 'The sandbox is running but port is not open', port: 8123, code: 502 })
 })
+
+// As a browser does it, which takes *.localhost to this machine.
+function byHost(host, path) {
+  const u = new URL(process.env.E2B_API_URL)
+  return new Promise((resolve, reject) => {
+    request({ host: u.hostname, port: u.port, path, headers: { Host: host } }, async r => {
+      let text = ''
+      for await (const c of r) text += c
+      resolve(text)
+    }).on('error', reject).end()
+  })
+}
 
 // One masked text frame there, one text frame back.
 async function websocket(url, headers, agent) {
