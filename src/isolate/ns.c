@@ -285,11 +285,4 @@ static int ns_doors(struct isolate *h, struct box *b, struct err *e)
 	return inside_doors(h, b, e);
 }
 
-static int ns_probe(struct isolate *h, uint32_t *ret_features, char *missing, size_t size)
-{
-	*ret_features = h->features;
-	str_copy(missing, size, "");
-	return 0;
-}
-
-const struct backend backend_ns = { "ns", ns_probe, ns_start, ns_finish, ns_limits, ns_doors };
+const struct backend backend_ns = { "ns", isolate_probe, ns_start, ns_finish, ns_limits, ns_doors };

@@ -51,6 +51,7 @@ struct report { int code; uint32_t unenforced; uint8_t door[BOX_DOORS]; char msg
 
 _Noreturn void child_run(struct child *c);
 int child_report(struct child *c, const struct err *e);
+int isolate_probe(struct isolate *h, uint32_t *ret_features, char *missing, size_t size);   /* probe.c */
 /* inside.c */
 int inside_doors(const struct isolate *h, struct box *b, struct err *e);
 int inside_resize(const struct isolate *h, struct box *b, const struct box_limits *l, struct err *e);
@@ -79,5 +80,6 @@ int sys_clone_tree(int dirfd, const char *path, bool recursive);      /* a detac
 int sys_set_tree(int fd, bool recursive, bool read_only, int userns); /* nosuid, nodev, read-only, idmap (userns < 0: none) */
 int sys_attach(int fd, int dirfd, const char *path);                  /* mounts the detached tree there */
 int sys_bind_ro(const char *from, int dirfd, const char *to, bool recursive);
+int sys_read(const char *path, char *out, size_t size);                /* the first size - 1 bytes, ended by NUL */
 int sys_write(int dirfd, const char *path, const char *text);
 #endif

@@ -104,7 +104,7 @@ static int set_up(struct keeper *k, const struct options *o, struct err *e)
 		return r;
 	if (o->serve)
 		state_tag(k->state_fd, tag);
-	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &boot, NULL, e) == 0) {
+	if (o->serve && fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &boot, NULL, e) == 0) {
 		boot[strcspn(boot, "\n")] = 0;
 		str_copy(k->boot, sizeof k->boot, boot);
 		free(boot);
