@@ -323,6 +323,9 @@ static void tear_down(struct daemon *d)
 	machines_free(d->machines);
 	store_close(d->store);
 	link_free(d->control);
+	loop_disarm(d->loop, &d->end_timer);
+	loop_free(d->loop);
+	SSL_CTX_free(d->tls);
 }
 
 int main(int argc, char **argv)

@@ -357,6 +357,12 @@ int supervise(struct serve *s, struct err *e)
 	}
 	code = loop_run(u.loop);
 	link_free(u.control);
+	for (int i = 0; i < DOORS_MAX; i++) {
+		loop_remove(u.loop, &u.doors[i].exit);
+		if (u.doors[i].used)
+			fd_drop(&u.doors[i].exit.fd);
+	}
+	loop_free(u.loop);
 	place_retract(s);
 	return code;
 }

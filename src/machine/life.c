@@ -200,9 +200,23 @@ static void on_limited(struct keeper_call *k, struct keeper_answer *a, const str
 		fail(c, &mine);
 		return;
 	}
-	/* open files can't be changed for what runs already; nobody can ask for another number than the pool's either */
-	c->row.unenforced = a->unenforced & ~(uint32_t)KL_FILES;
+	/* a limit that stays as it was is in force as it was, also one that couldn't be changed now */
+	c->row.unenforced = (c->row.unenforced & c->kept) | (a->unenforced & ~c->kept);
 	step_done(c, ST_LIMITS);
+}
+
+static uint32_t same_limits(const struct store_limits *a, const struct store_limits *b)
+{
+	return (a->memory == b->memory ? KL_MEMORY : 0) | (a->cpu == b->cpu ? KL_CPU : 0) | (a->pids == b->pids ? KL_PIDS : 0) |
+		(a->disk == b->disk ? KL_DISK : 0) | (a->inodes == b->inodes ? KL_INODES : 0) | (a->files == b->files ? KL_FILES : 0);
+}
+
+/* Can a pooled one still get these? Without a control group the number of processes and of open files is fixed at the start. */
+static bool pool_serves(const struct machines *ms, const struct store_limits *l)
+{
+	uint32_t same = same_limits(l, &ms->defaults);
+
+	return same & KL_FILES && (same & KL_PIDS || keeper_features(ms->keeper) & KF_PIDS);
 }
 
 /* A pooled one becomes somebody's. */
@@ -210,6 +224,7 @@ static int take_over(struct computer *c, const struct store_limits *l, struct er
 {
 	bool same = memcmp(l, &c->row.limits, sizeof *l) == 0;
 
+	c->kept = same_limits(l, &c->row.limits);
 	c->row.limits = *l;
 	c->waits_for = same ? 0 : ST_LIMITS;
 	if (configure(c, e) < 0)
@@ -318,7 +333,7 @@ void machine_create(struct machines *ms, const struct machine_create *a, struct 
 		w->done(w, NULL, &e);
 		return;
 	}
-	c = pool_take(ms, real, a->net);
+	c = pool_serves(ms, &l) ? pool_take(ms, real, a->net) : NULL;
 	pooled = c != NULL;
 	if (!c && ms->total >= ms->max && !pool_evict(ms)) {
 		err_set(&e, EAGAIN, "this server runs %u computers at most, and has as many", ms->max);

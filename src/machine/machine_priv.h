@@ -27,7 +27,7 @@ struct computer {
 	bool door_wanted;            /* to be opened as soon as there is a door */
 	bool seen;                   /* in the keeper's list */
 	unsigned waits_for;          /* enum why_step bits */
-	uint32_t pid;
+	uint32_t pid, kept;          /* kept: limits of the pool's that its owner keeps, KL_* */
 	uint64_t start;
 	uint64_t oom_seen;
 	struct guest *guest;

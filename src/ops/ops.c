@@ -136,11 +136,15 @@ static unsigned state_bit(const struct computer *c)
 /* What became of a computer that isn't live. */
 static int not_live(struct op_call *c, struct err *e)
 {
-	struct store_sandbox row;
+	struct computer *x = machine_find_any(c->o->o.machines, c->id);      /* one that is ending */
+	struct store_sandbox stored;
+	const struct store_sandbox *row = x ? computer_row(x) : NULL;
 	struct err mine;
 
-	if (store_get(machines_store(c->o->o.machines), c->id, &row, &mine) == 1 && row.why[0])
-		return err_set(e, ENOENT, "computer '%s' has ended: %s%s%.150s", c->id, row.why, row.why_text[0] ? ", " : "", row.why_text);
+	if (!x && store_get(machines_store(c->o->o.machines), c->id, &stored, &mine) == 1)
+		row = &stored;
+	if (row && row->why[0])
+		return err_set(e, ENOENT, "computer '%s' has ended: %s%s%.150s", c->id, row->why, row->why_text[0] ? ", " : "", row->why_text);
 	return err_set(e, ENOENT, "computer '%s' isn't known", c->id);
 }
 

@@ -184,8 +184,11 @@ def test_ports(id):
 
 def test_hostile(id):
     """What runs in a computer can't hurt the server."""
-    out, _, end = s.exec(id, "python3", "-c", "x=bytearray(900<<20)")
-    ok(end["how"] == "signaled" and end["code"] == 9 and (end["oom"] or "memory" in box["unenforced"]), "too much memory: said so", end)
+    if "memory" in box["unenforced"]:
+        skip("memory can't be limited here")
+    else:
+        end = s.exec(id, "python3", "-c", "x=bytearray(900<<20)")[2]
+        equal(end, {"how": "signaled", "code": 9, "oom": True}, "too much memory: said so")
     equal(s.exec(id, "echo", "alive")[0], b"alive\n", "the computer lives on")
 
 
