@@ -157,7 +157,7 @@ int http_proxy_upgrade(struct http_proxy *p)
 			return over(p, "an upgrade that wasn't asked for");
 		if (http_proxy_set_fields(p, h) < 0 || http_set(p->r, "Connection", "Upgrade") < 0 ||
 		    http_set(p->r, "Upgrade", http_head_get(h, "upgrade")) < 0 ||
-		    http_stream_unread(p->up, p->rd.in + p->rd.off, p->rd.len) < 0)
+		    http_stream_unread(p->up, p->rd.len ? p->rd.in + p->rd.off : "", p->rd.len) < 0)
 			return over(p, "the upgrade's answer was refused");
 	}
 	int bad = http_takeover(p->r, p->connect ? 200 : 101, &client);

@@ -369,7 +369,7 @@ int http_takeover(struct http_req *r, int status, struct http_stream **ret)
 	if (r->replied || !r->body_done)
 		return -EBUSY;
 	if (http_reply_head(r, status, NULL, -2) < 0 || http_flush_out(r) < 0 ||
-	    http_stream_unread(st, r->in + r->in_off, r->in_len) < 0) {
+	    http_stream_unread(st, r->in_len ? r->in + r->in_off : "", r->in_len) < 0) {
 		http_conn_fail(r, HTTP_GONE);
 		return -EPIPE;
 	}
