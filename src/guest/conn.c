@@ -119,6 +119,8 @@ static void conn_free(struct conn *c)
 	if (g->listen.events && g->listen.events != EPOLLIN && !g->listen_again.pos)
 		loop_mod(g->loop, &g->listen, EPOLLIN);
 	free(c);
+	if (g->ending)
+		life_end(g, false);
 }
 
 void conn_close_all(struct guest *g)
@@ -158,7 +160,7 @@ static void on_drained(void *ctx)
 	link_pause(c->link, 0);
 	stream_pump_conn(c);
 	watch_resume_conn(c);
-	if (c->g->ending && !conn_busy(c->g))
+	if (c->g->ending)
 		life_end(c->g, false);
 }
 

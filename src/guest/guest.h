@@ -39,7 +39,7 @@ struct guest {
 	size_t kept;                        /* bytes held by ended programs */
 	struct proc *by_pid[GUEST_BUCKETS]; /* programs, the newest of each pid first */
 	struct users users;
-	struct job reap_more;
+	struct job reap_more, end_job;
 	struct source sudo_listen;
 	int null_fd;
 	struct rlimit nofile;               /* what programs get; our own soft limit is raised */

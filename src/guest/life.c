@@ -19,7 +19,6 @@
 #include "guest/sudo.h"
 
 #define KIND_END_MS 2000        /* after SIGTERM to all */
-#define FLUSH_MS 5000           /* for the last answers to be read */
 #define LAST_CHANCE_MS 1000     /* after a pause the deadline is past before anybody could move it */
 
 /* 0-2 must be taken, else a pipe of ours could get such a number and be lost in a child's dup2. */
@@ -61,6 +60,7 @@ static void signals(void)
 
 static void deadline_fired(struct timer *t);
 static void end_fired(struct timer *t);
+static void end_check(struct job *j);
 
 int life_start(struct guest *g, int listen_fd, int conn_fd, struct err *e)
 {
@@ -69,8 +69,12 @@ int life_start(struct guest *g, int listen_fd, int conn_fd, struct err *e)
 	list_init(&g->procs);
 	list_init(&g->helpers);
 	list_init(&g->sudos);
+	/* what the keeper called it, in /etc too */
+	if (gethostname(g->hostname, sizeof g->hostname) < 0)
+		g->hostname[0] = '\0';
 	g->deadline_timer.fire = deadline_fired;
 	g->end_timer.fire = end_fired;
+	g->end_job.run = end_check;
 	g->started_ms = clock_mono_ms();
 	g->sudo_listen.fd = -1;
 	prctl(PR_SET_DUMPABLE, 0);
@@ -90,22 +94,41 @@ int life_start(struct guest *g, int listen_fd, int conn_fd, struct err *e)
 
 /* ---- the end ---- */
 
-/* Called again whenever something changed while ending: leaves as soon as there is nothing to wait for. */
+/* Somebody still reads what an ended program said, or hasn't got its G_EXIT. */
+static bool unread(const struct guest *g)
+{
+	list_each(it, &g->conns) {
+		struct conn *c = container_of(it, struct conn, node);
+
+		list_each(at, &c->streams)
+			if (container_of(at, struct stream, in_conn)->p->ended)
+				return true;
+	}
+	return false;
+}
+
+static void end_check(struct job *j)
+{
+	struct guest *g = container_of(j, struct guest, end_job);
+
+	if (!g->waiting && !conn_busy(g) && !unread(g))
+		loop_quit(g->loop, 0);
+}
+
+/* While ending this is called again whenever something changed. Leaves once there is nothing to wait for: a reader of a
+ * computer that ends with its program may take as long as it likes, since it can close its connection; one that was
+ * told to end (kindly) waits KIND_END_MS at most. */
 void life_end(struct guest *g, bool kindly)
 {
-	if (!g->ending) {
-		g->ending = true;
-		g->waiting = kindly;
-		if (kindly) {
-			kill(-1, SIGTERM);
-			kill(-1, SIGCONT);
-		}
-		loop_arm(g->loop, &g->end_timer, kindly ? KIND_END_MS : FLUSH_MS);
-		if (kindly)
-			loop_defer(g->loop, &g->reap_more);     /* perhaps there is nobody */
+	if (kindly && !g->end_timer.pos) {
+		g->waiting = true;
+		kill(-1, SIGTERM);
+		kill(-1, SIGCONT);
+		loop_arm(g->loop, &g->end_timer, KIND_END_MS);
+		loop_defer(g->loop, &g->reap_more);     /* perhaps there is nobody */
 	}
-	if (!g->waiting && !conn_busy(g))
-		loop_quit(g->loop, 0);
+	g->ending = true;
+	loop_defer(g->loop, &g->end_job);
 }
 
 static void end_fired(struct timer *t)

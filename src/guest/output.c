@@ -255,9 +255,13 @@ struct stream *stream_add(struct conn *c, struct proc *p, uint32_t id, uint64_t 
 
 void stream_free(struct stream *s)
 {
+	struct guest *g = s->p->g;
+
 	list_unlink(&s->in_proc);
 	list_unlink(&s->in_conn);
 	free(s);
+	if (g->ending)
+		life_end(g, false);
 }
 
 struct stream *stream_find(struct conn *c, uint32_t id)

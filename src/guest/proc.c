@@ -67,9 +67,21 @@ void proc_free(struct proc *p)
 	free(p);
 }
 
-/* The oldest ended ones go until the rest fits. One somebody still reads stays. */
+/* The oldest ended ones lose their output until the rest fits; how they ended is kept for much longer. One somebody still
+ * reads stays. */
 static void make_room(struct guest *g)
 {
+	list_each(it, &g->procs) {
+		struct proc *p = container_of(it, struct proc, node);
+
+		if (g->kept <= GUEST_KEPT)
+			break;
+		if (!p->ended || !list_empty(&p->streams) || !p->ring)
+			continue;
+		g->kept -= weight(p);
+		ring_empty(p->ring);
+		g->kept += weight(p);
+	}
 	list_each(it, &g->procs) {
 		struct proc *p = container_of(it, struct proc, node);
 

@@ -217,6 +217,13 @@ void ring_trim(struct ring *r)
 	}
 }
 
+void ring_empty(struct ring *r)
+{
+	free(r->data);
+	free(r->segs);
+	*r = (struct ring){ .tail = r->head, .head = r->head };
+}
+
 size_t ring_bytes(const struct ring *r)
 {
 	return r ? sizeof *r + r->cap + r->seg_cap * sizeof *r->segs : 0;

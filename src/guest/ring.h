@@ -20,5 +20,6 @@ void ring_append(struct ring *r, uint8_t stream, const void *p, size_t n);
 /* Bytes at offset `from` (tail <= from < head), of one stream, at most max. */
 size_t ring_peek(const struct ring *r, uint64_t from, size_t max, const uint8_t **ret, uint8_t *ret_stream);
 void ring_trim(struct ring *r);                  /* no more will come: give back what isn't used */
+void ring_empty(struct ring *r);                 /* forget all bytes, keep the count */
 size_t ring_bytes(const struct ring *r);         /* memory held */
 #endif

@@ -121,6 +121,7 @@ static inline void lab_root(const char *dir, const char *guest)
 		lab_bind(from, to);
 		lab_readonly(to);       /* a device can be used through it, but not chmodded */
 	}
+	lab_must(mount("tmpfs", "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") == 0, "another filesystem");
 	lab_must(mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") == 0, "devpts");
 	lab_must(symlink("pts/ptmx", "dev/ptmx") == 0, "ptmx");
 	lab_must(mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0, "proc");

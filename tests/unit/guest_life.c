@@ -201,6 +201,26 @@ static void ends(void)
 	lab_end(&l);
 
 	lab_start(&l);
+	s = lab_run(&l, &(struct lab_prog){ .cmd = "sh", .args = { "-c", "seq 1000; exit 6" }, .flags = GS_END_COMPUTER, .window = 100 });
+	for (int i = 0; i < 15; i++)
+		lab_turn(&l, 20);
+	ok(!l.gone && s->n == 100, "a reader without credit isn't left without the end");
+	msg_writer_init(&w, lab_mem, sizeof lab_mem, G_CREDIT, 0);
+	msg_put_u32(&w, s->id), msg_put_u32(&w, 1 << 20);
+	lab_send(&l, &w);
+	lab_until(&l, s->exited);
+	ok(s->n == 3893 && s->exit_code == 6, "it gets all of it: %zu", s->n);
+	ok(lab_wait_end(&l) == 0, "then the computer ends");
+	lab_end(&l);
+
+	lab_start(&l);
+	s = lab_run(&l, &(struct lab_prog){ .cmd = "seq", .args = { "1000" }, .flags = GS_END_COMPUTER, .window = 100 });
+	lab_until(&l, s->n == 100);
+	close(l.fd);
+	ok(lab_wait_end(&l) == 0, "or when it goes away");
+	lab_end(&l);
+
+	lab_start(&l);
 	configure(&l, "", (uint64_t)clock_wall_ms() - GUEST_GRACE_MS + 300);
 	ok(lab_wait_end(&l) == 0, "the deadline ends it too");
 	lab_end(&l);

@@ -254,6 +254,20 @@ static void descriptors(void)
 	close(p[0]);
 }
 
+static void memory(void)
+{
+	struct lab_stream *first = lab_sh(&l, "", "head -c 300000 /dev/zero; exit 9"), *t;
+	uint32_t pid = first->pid;
+
+	for (int i = 0; i < 10; i++)
+		lab_sh(&l, "", "head -c 300000 /dev/zero");
+	t = attach(pid, 0, UINT32_MAX);
+	lab_until(&l, t->exited);
+	ok(t->n == 0 && t->exit_code == 9, "old output is dropped before how it ended");
+	t = lab_sh(&l, "root", "grep -E '^(RssAnon|VmData)' /proc/1/status | head -1 | tr -dc 0-9");
+	ok(strtol(t->text, NULL, 10) < 3500, "kept output is bounded: %s KiB", t->text);
+}
+
 static void list(void)
 {
 	struct lab_stream *a = lab_run(&l, &(struct lab_prog){ .cmd = "sleep", .args = { "100" }, .tag = "a" }), *q;
@@ -288,6 +302,7 @@ int main(void)
 	ends();
 	terminal();
 	descriptors();
+	memory();
 	list();
 	lab_end(&l);
 	return done_testing();
