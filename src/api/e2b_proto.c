@@ -56,15 +56,19 @@ static const char *file_type(const char *type)
 
 json_t *e2b_entry(const json_t *entry)
 {
-	const char *type = text_of(entry, "type"), *target = text_of(entry, "target");
+	const char *type = text_of(entry, "type"), *target = text_of(entry, "target"), *shown = text_of(entry, "target_type");
 	unsigned mode = (unsigned)int_of(entry, "mode") & 07777;
 	json_t *meta = json_object_get(entry, "metadata"), *out;
 	char size[24], perm[11], when[32];
 
 	permissions(type, mode, perm);
+	if (*shown)                              /* a link is shown as what it leads to; its permissions' text is its own */
+		mode = (unsigned)int_of(entry, "target_mode") & 07777;
+	else
+		shown = type;
 	clock_rfc3339(int_of(entry, "modified_at"), when);
 	snprintf(size, sizeof size, "%lld", (long long)int_of(entry, "size"));   /* int64 is a string in proto3-JSON */
-	out = json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "name", text_of(entry, "name"), "type", file_type(type),
+	out = json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "name", text_of(entry, "name"), "type", file_type(shown),
 		"path", text_of(entry, "path"), "size", size, "mode", (int)mode, "permissions", perm,
 		"owner", text_of(entry, "owner"), "group", text_of(entry, "group"), "modifiedTime", when);
 	if (out && *target)

@@ -110,6 +110,10 @@ json_t *render_entry(const struct guest_entry *n)
 	set(o, "gid", json_integer(n->gid));
 	if (n->target[0])
 		set(o, "target", render_str(n->target));
+	if (n->mode >> 16) {             /* a link that leads somewhere: what is there */
+		set(o, "target_type", json_string(type_of(n->mode >> 16)));
+		set(o, "target_mode", json_integer(n->mode >> 16 & 07777));
+	}
 	for (size_t i = 0; i < n->nmeta; i++) {
 		const char *eq = strchr(n->meta[i], '=');
 		AUTO_FREE char *key = eq ? strndup(n->meta[i], (size_t)(eq - n->meta[i])) : NULL;

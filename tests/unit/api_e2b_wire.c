@@ -150,6 +150,10 @@ static void test_proto(void)
 		"\"owner\":\"user\",\"path\":\"/a/b\",\"permissions\":\"-rw-r--r--\",\"size\":\"7\",\"type\":\"FILE_TYPE_FILE\"}", "a file");
 	is_str(show(e2b_entry(l)), "{\"group\":\"root\",\"mode\":511,\"modifiedTime\":\"1970-01-01T00:00:00.000Z\",\"name\":\"l\",\"owner\":\"root\","
 		"\"path\":\"/l\",\"permissions\":\"Lrwxrwxrwx\",\"size\":\"1\",\"symlinkTarget\":\"/a\",\"type\":\"FILE_TYPE_SYMLINK\"}", "a link");
+	json_object_set_new(l, "target_type", json_string("dir"));
+	json_object_set_new(l, "target_mode", json_integer(0755));
+	is_str(show(e2b_entry(l)), "{\"group\":\"root\",\"mode\":493,\"modifiedTime\":\"1970-01-01T00:00:00.000Z\",\"name\":\"l\",\"owner\":\"root\","
+		"\"path\":\"/l\",\"permissions\":\"Lrwxrwxrwx\",\"size\":\"1\",\"symlinkTarget\":\"/a\",\"type\":\"FILE_TYPE_DIRECTORY\"}", "a link to a folder");
 	is_str(show(e2b_watch_event(w)), "{\"name\":\"d/x\",\"type\":\"EVENT_TYPE_WRITE\"}", "a change");
 	is_str(show(e2b_end_event(json_array_get(ends, 0))), "{\"exitCode\":0,\"exited\":true,\"status\":\"exit status 0\"}", "exit 0");
 	is_str(show(e2b_end_event(json_array_get(ends, 1))),

@@ -232,9 +232,11 @@ test('files: list, depth, makeDir, rename, remove', async () => {
 })
 
 test('files: a link is shown with its target', async () => {
-  await sbx.commands.run('mkdir -p l && echo x > l/file && ln -sf file l/link')
-  const e = (await sbx.files.list('l')).find(e => e.name === 'link')
-  assert.ok(e.symlinkTarget)
+  await sbx.commands.run('mkdir -p l/dir && echo x > l/file && ln -sf file l/link && ln -sf dir l/dlink && ln -sf nowhere l/broken')
+  const by = Object.fromEntries((await sbx.files.list('l')).map(e => [e.name, e]))
+  assert.deepEqual([by.link.type, by.link.symlinkTarget, by.link.permissions], ['file', '/home/user/l/file', 'Lrwxrwxrwx'])
+  assert.deepEqual([by.dlink.type, by.dlink.symlinkTarget], ['dir', '/home/user/l/dir'])
+  assert.equal(by.broken.type, 'symlink')
 })
 
 test('files: failures', async () => {
