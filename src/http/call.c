@@ -13,7 +13,8 @@
  * when call_run() leaves.
  *
  * A spare connection may have been closed by the server just as we took it. When it breaks before the first byte of an
- * answer the request is sent once more, on a new connection. */
+ * answer the request is sent once more, on a new connection, if that can do no harm: none of it went out, or its method
+ * may be repeated. A POST that broke is the caller's to judge. */
 
 static int call_connect(struct http_call *k);
 static int begin(struct http_call *k, struct err *e);
@@ -61,10 +62,21 @@ static void call_end(struct http_call *k, const struct err *err)
 	http_call_free(k);
 }
 
+/* Methods that may be sent twice and do the same as once */
+static bool repeatable(const char *method)
+{
+	static const char *const list[] = { "GET", "HEAD", "OPTIONS", "PUT", "DELETE" };
+
+	for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+		if (str_eq(method, list[i]))
+			return true;
+	return false;
+}
+
 /* The connection broke, or couldn't be made. Tries what is left to try, else ends the call. */
 static void call_broken(struct http_call *k, int code, const char *why)
 {
-	bool fresh = !k->connected, again = k->reused && k->rd.total == 0;
+	bool fresh = !k->connected, again = k->reused && k->rd.total == 0 && (k->sent == 0 || repeatable(k->method));
 	char tls[160] = "";
 
 	if (k->st)

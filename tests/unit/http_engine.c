@@ -99,6 +99,7 @@ static void flood_end(void *ctx, struct http_req *r, enum http_why why)
 	free(ctx);
 }
 
+static int broken;
 static struct http_stream *taken;
 
 static void taken_event(void *ctx, unsigned what)
@@ -165,6 +166,11 @@ static void app_request(void *ctx, struct http_req *r)
 		http_reply_start(r, 200, NULL, 100000);
 		http_write(r, big, 50000);
 		http_end(r);
+	} else if (str_eq(p, "/break")) {
+		if (broken++ == 0)
+			http_abort(r);
+		else
+			http_reply(r, 200, NULL, "again", 5);
 	} else if (str_eq(p, "/nothing")) {
 		return;
 	} else if (str_eq(p, "/info")) {
@@ -570,6 +576,12 @@ static void test_more(void)
 	for (int i = 0; i < 20; i++)
 		call("GET", app_at, "/hello", NULL, NULL, 0);
 	ok(http_server_conns(app) <= before + 1, "connections are used again (%u, %u)", before, http_server_conns(app));
+	broken = 0;
+	ok(call("GET", app_at, "/break", NULL, NULL, 0) == 200 && broken == 2, "a GET on a spare connection that breaks is sent again");
+	broken = 0;
+	ok(call("POST", app_at, "/break", NULL, "x", 1) == 0 && res.err.code && broken == 1, "a POST isn't");
+	broken = 0;
+	ok(call("GET", app_at, "/break", NULL, NULL, 0) == 0 && broken == 1, "nor what breaks on a fresh one");
 	struct http_call *k;
 	struct http_call_spec s = { .method = "GET", .url = url, .head = on_head, .data = on_data, .end = on_end };
 
