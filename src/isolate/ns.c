@@ -181,42 +181,6 @@ static pid_t clone_child(struct isolate *h, const struct box_spec *s, struct box
 	return pid < 0 ? -e->code : pid;
 }
 
-static int ns_start(struct isolate *h, const struct box_spec *s, struct box *ret, struct err *e)
-{
-	AUTO_FD int v2 = -1;
-	int sync[2] = { -1, -1 };
-	int r;
-
-	box_init(ret);
-	cgroup_host_need(&h->groups, &s->limits);
-	r = groups_make(&h->groups, s->id, &s->limits, &ret->groups, &v2, &ret->unenforced, e);
-	if (r < 0)
-		return r;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) < 0) {
-		err_sys(e, "make a socket pair");
-		goto fail;
-	}
-	ret->sync_fd = sync[0];
-	r = clone_child(h, s, ret, v2, sync, e);
-	close(sync[1]);
-	if (r < 0)
-		goto fail;
-	ret->pid = r;
-	fcntl(ret->sync_fd, F_SETFL, O_NONBLOCK);
-	proc_start_time(ret->pid, &ret->start_time);
-	if ((s->born && s->born(s->ctx, ret, e) < 0) || settle(h, s, ret, v2 >= 0, e) < 0)
-		goto fail;
-	return 0;
-fail:
-	if (ret->pid > 0) {
-		proc_pidfd_signal(ret->pidfd, SIGKILL);
-		waitpid(ret->pid, NULL, 0);   /* it has run nothing but our own few lines: this takes no time */
-	}
-	box_drop(ret);
-	groups_remove(&h->groups, s->id, &ret->groups);
-	return -e->code;
-}
-
 static int take_report(struct box *b, struct report *rep, struct err *e)
 {
 	union { char mem[CMSG_SPACE(BOX_DOORS * sizeof(int))]; struct cmsghdr align; } ctl;
@@ -227,6 +191,9 @@ static int take_report(struct box *b, struct report *rep, struct err *e)
 	int fds[BOX_DOORS];
 	size_t have = 0, at = 0;
 
+	/* it ended without reading our word: the kernel says that first, then hands out what it had written */
+	if (n < 0 && errno == ECONNRESET)
+		n = recvmsg(b->sync_fd, &m, MSG_CMSG_CLOEXEC);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
 	h = CMSG_FIRSTHDR(&m);
@@ -262,6 +229,52 @@ static int ns_finish(struct box *b, struct err *e)
 		return err_set(e, -r, "hear from the computer's first process: %s", strerror(-r));
 	fd_drop(&b->sync_fd);
 	return b->ready ? 0 : err_set(e, ECHILD, "the computer's first process ended while it was set up");
+}
+
+/* When the child failed first, our own failure is but the echo of its end. */
+static void hear_why(struct box *b, struct err *e)
+{
+	struct err why = { .code = 0 };
+
+	if (ns_finish(b, &why) < 0 && why.code && why.code != ECHILD)
+		*e = why;
+}
+
+static int ns_start(struct isolate *h, const struct box_spec *s, struct box *ret, struct err *e)
+{
+	AUTO_FD int v2 = -1;
+	int sync[2] = { -1, -1 };
+	int r;
+
+	box_init(ret);
+	cgroup_host_need(&h->groups, &s->limits);
+	r = groups_make(&h->groups, s->id, &s->limits, &ret->groups, &v2, &ret->unenforced, e);
+	if (r < 0)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) < 0) {
+		err_sys(e, "make a socket pair");
+		goto fail;
+	}
+	ret->sync_fd = sync[0];
+	r = clone_child(h, s, ret, v2, sync, e);
+	close(sync[1]);
+	if (r < 0)
+		goto fail;
+	ret->pid = r;
+	fcntl(ret->sync_fd, F_SETFL, O_NONBLOCK);
+	proc_start_time(ret->pid, &ret->start_time);
+	if ((s->born && s->born(s->ctx, ret, e) < 0) || settle(h, s, ret, v2 >= 0, e) < 0)
+		goto fail;
+	return 0;
+fail:
+	if (ret->pid > 0) {
+		proc_pidfd_signal(ret->pidfd, SIGKILL);
+		waitpid(ret->pid, NULL, 0);   /* it has run nothing but our own few lines: this takes no time */
+		hear_why(ret, e);
+	}
+	box_drop(ret);
+	groups_remove(&h->groups, s->id, &ret->groups);
+	return -e->code;
 }
 
 static int ns_limits(struct isolate *h, const char *id, struct box *b, const struct box_limits *l, struct err *e)

@@ -70,7 +70,9 @@ static bool ask(int fd, bool loud)
 {
 	if (msg_send(fd, &w) < 0)
 		die("send", errno);
-	take(fd);
+	do
+		take(fd);
+	while (r.type == K_EXITED);
 	if (r.type == K_ERR) {
 		uint32_t code = msg_get_u32(&r);
 		const char *msg = msg_get_str(&r, 4096), *hint = msg_get_str(&r, 4096);
