@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -46,6 +47,7 @@ struct lab {
 	pid_t pid;
 	int fd, listen;
 	bool single, gone;
+	rlim_t nproc, nofile;   /* set before lab_start: limits of the guest itself (0 = as they are) */
 	char dir[64];
 	struct lab_stream *s[LAB_STREAMS];
 	uint32_t next_id;
@@ -175,7 +177,7 @@ static inline void lab_capabilities(void)
 	}
 }
 
-struct lab_child { const char *dir, *guest; int ready, listen, conn; uid_t uid; gid_t gid; bool root; };
+struct lab_child { const char *dir, *guest; int ready, listen, conn; struct lab *lab; bool root; };
 
 static inline int lab_child(void *arg)
 {
@@ -196,6 +198,10 @@ static inline int lab_child(void *arg)
 	close_range(5, 51, 0);
 	close_range(53, ~0u, 0);
 	fcntl(52, F_SETFD, FD_CLOEXEC);
+	if (c->lab->nproc)
+		setrlimit(RLIMIT_NPROC, &(struct rlimit){ c->lab->nproc, c->lab->nproc });
+	if (c->lab->nofile)
+		setrlimit(RLIMIT_NOFILE, &(struct rlimit){ c->lab->nofile, c->lab->nofile });
 	lab_capabilities();
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	syscall(SYS_execveat, 52, "", argv, envp, AT_EMPTY_PATH);
@@ -226,7 +232,7 @@ static inline bool lab_start(struct lab *l)
 	struct err e;
 	int pair[2], ready[2], d;
 
-	memset(l, 0, sizeof *l);
+	*l = (struct lab){ .nproc = l->nproc, .nofile = l->nofile };
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	snprintf(l->dir, sizeof l->dir, "/tmp/guest-lab-XXXXXX");
@@ -238,7 +244,7 @@ static inline bool lab_start(struct lab *l)
 	close(d);
 	lab_guest_path(guest, sizeof guest);
 	/* what is mounted over dir hides the socket inside only */
-	c = (struct lab_child){ .dir = l->dir, .guest = guest, .ready = ready[0], .listen = l->listen, .conn = pair[1], .root = geteuid() == 0 };
+	c = (struct lab_child){ .dir = l->dir, .guest = guest, .ready = ready[0], .listen = l->listen, .conn = pair[1], .lab = l, .root = geteuid() == 0 };
 	l->single = !c.root;
 	l->pid = clone(lab_child, stack + sizeof stack, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC | SIGCHLD, &c);
 	if (l->pid < 0)
