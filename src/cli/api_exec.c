@@ -24,6 +24,7 @@ struct session {
 	bool tty, polled, reading, eof;
 	struct source in;
 	struct client_call *feed, *side;
+	struct client_run *run;
 	int signals;
 	int code;
 	struct err err;
@@ -132,6 +133,7 @@ static void on_end(void *ctx, const struct client_exit *x)
 {
 	struct session *s = ctx;
 
+	s->run = NULL;
 	if (x->e)
 		s->err = *x->e;
 	s->code = x->how == CLIENT_SIGNALED ? 128 + x->code : x->how == CLIENT_TIMED_OUT ? 124 : x->code;
@@ -216,12 +218,16 @@ int api_sandbox_exec(struct api *a)
 			json_object_set_new(envs, "TERM", json_string(term));
 	}
 	x.envs = envs;
-	if (loop_signals(a->loop, signals, 4, on_signal, &s, &s.err) < 0 || !client_exec(a->client, &x, &s)) {
+	if (loop_signals(a->loop, signals, 4, on_signal, &s, &s.err) < 0 || !(s.run = client_exec(a->client, &x, &s))) {
 		tty_restore();
 		return api_fail(&s.err), API_OURS;
 	}
 	loop_run(a->loop);
 	tty_restore();
+	client_exec_cancel(s.run);
+	client_cancel(s.feed);
+	client_cancel(s.side);
+	loop_remove(a->loop, &s.in);
 	if (s.err.code) {
 		api_fail(&s.err);
 		return s.code ? s.code : API_OURS;

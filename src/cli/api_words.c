@@ -103,8 +103,12 @@ static int run(const struct api_word *w, struct api *a)
 		r = loop_create(&a->loop, &e);
 	if (r >= 0 && w->server)
 		r = client_create(a->loop, &a->where, &co, &a->client, &e);
-	/* what is still open goes with the process: an ending of a word has nothing more to do */
-	return r < 0 ? api_fail(&e) : w->run(a);
+	r = r < 0 ? api_fail(&e) : w->run(a);
+	client_free(a->client);
+	loop_free(a->loop);
+	json_decref(a->o.envs);
+	json_decref(a->o.metadata);
+	return r;
 }
 
 int main(int argc, char **argv)

@@ -88,6 +88,7 @@ class Box:
 		self.root = tempfile.mkdtemp(prefix="standin-")
 		self.home = os.path.join(self.root, "home/user")
 		os.makedirs(self.home)
+		os.makedirs(self.root + "/tmp")
 		self.meta, self.envs, self.procs = a.get("metadata") or {}, a.get("envs") or {}, []
 		self.template, self.started, self.state = a.get("template", "base"), int(time.time() * 1000), "running"
 
