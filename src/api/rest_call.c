@@ -94,7 +94,7 @@ static void no_data(void *ctx, enum op_stream s, const void *p, size_t n)
 {
 }
 
-/* ---- a stream: one JSON object a line ---- */
+/* ---- a stream: one JSON object a line. What is written leaves at the end of the loop's turn: at once, and together ---- */
 
 static void on_alive(struct timer *t)
 {
@@ -103,7 +103,6 @@ static void on_alive(struct timer *t)
 	if (!c->r)
 		return;
 	http_write(c->r, "\n", 1);
-	http_flush(c->r);
 	loop_arm(c->api->loop, t, ALIVE_MS);
 }
 
@@ -134,8 +133,6 @@ static void write_line(struct rest_call *c)
 {
 	if (buf_ok(&c->line) && http_write(c->r, buf_at(&c->line), c->line.len) == -ENOSPC)
 		http_abort(c->r);        /* can't be: credit bounds what is under way */
-	else
-		http_flush(c->r);
 	buf_clear(&c->line);
 }
 

@@ -119,11 +119,26 @@ static void sweep(struct machines *ms, const char *id, uint32_t slot)
 	keeper_ask(ms->keeper, &s->call, K_KILL, id);
 }
 
+/* Programs that were ended for want of memory before we looked aren't news. */
+static void on_stats(struct keeper_call *k, struct keeper_answer *a, const struct err *e)
+{
+	struct computer *c = container_of(k, struct computer, kc);
+
+	if (!e && a->oom > c->oom_seen)
+		c->oom_seen = a->oom;
+}
+
 static void adopt_one(struct computer *c, const struct keeper_item *it)
 {
+	char real[65];
+
 	c->pid = it->pid;
 	c->start = it->start;
 	str_copy(c->real, sizeof c->real, it->template);
+	if (!str_eq(c->real, c->row.template) && template_resolve(c->ms->dir, c->row.template, real, &c->notice, NULL) < 0)
+		c->notice = NULL;
+	c->kc.on = on_stats;
+	keeper_ask(c->ms->keeper, &c->kc, K_STATS, c->row.id);
 	if (it->net) {
 		c->door_wanted = true;
 		life_net(c);

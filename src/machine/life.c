@@ -282,7 +282,6 @@ static int fill_row(struct computer *c, const struct machine_create *a, const ch
 	c->row.secure = a->secure;
 	c->row.started = clock_wall_ms();
 	c->row.ends = a->ends;
-	str_copy(c->row.by, sizeof c->row.by, a->by);
 	str_copy(c->row.state, sizeof c->row.state, state_name(c->state));
 	if (copy_request(c, a) < 0)
 		return -ENOMEM;

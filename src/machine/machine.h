@@ -54,7 +54,6 @@ struct machine_create {
 	size_t nenvs;
 	bool secure;
 	bool early;                  /* answer as soon as it has its id (state: creating) */
-	const char *by;
 };
 /* done() comes exactly once, perhaps at once. */
 void machine_create(struct machines *ms, const struct machine_create *a, struct machine_wait *w);

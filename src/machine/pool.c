@@ -189,12 +189,17 @@ void pool_fire(struct timer *t)
 {
 	struct machines *ms = container_of(t, struct machines, refill);
 	int64_t now = clock_mono_ms();
+	struct pool_kind *newest = NULL;
 	unsigned making = 0;
 
 	if (ms->stopping || ms->ending || !keeper_up(ms->keeper))
 		return;
-	for (int i = 0; i < POOL_KINDS; i++)
-		making += ms->kinds[i].used ? ms->kinds[i].making : 0;
+	for (int i = 0; i < POOL_KINDS; i++) {
+		if (ms->kinds[i].used) {
+			making += ms->kinds[i].making;
+			newest = !newest || ms->kinds[i].last_used > newest->last_used ? &ms->kinds[i] : newest;
+		}
+	}
 	if (making)
 		return;                  /* its end wakes us */
 	if (ms->count[MS_CREATING] > making) {
@@ -206,7 +211,7 @@ void pool_fire(struct timer *t)
 
 		if (!k->used || k->fails >= FAILS_MAX)
 			continue;
-		if (i > 0 && now - k->last_used > FORGET_MS) {
+		if (k != newest && now - k->last_used > FORGET_MS) {
 			forget(ms, k);
 			continue;
 		}

@@ -329,7 +329,9 @@ void ops_tie_drop(struct op_tie *t)
 void ops_on_end(struct ops *o, struct computer *c)
 {
 	struct op_tie **head = (struct op_tie **)computer_slot(c);
+	const struct store_sandbox *row = computer_row(c);
 
+	audit_line(o, row->by[0] ? row->by : "itself", "sandbox.end", row->id, row->why, row->why_text);
 	while (*head) {
 		struct op_tie *t = *head;
 

@@ -58,7 +58,7 @@ void op_sandbox_create(struct op_call *c)
 	AUTO_BUF struct buf metadata = BUF_INIT(METADATA_MAX);
 	int64_t timeout = arg_int(c, "timeout_ms", c->o->o.default_timeout_ms);
 	struct machine_create a = { .template = arg_str(c, "template"), .net = str_eq(arg_str(c, "net"), "all") ? KEEPER_NET_ALL : KEEPER_NET_NONE,
-		.ends = timeout ? clock_wall_ms() + timeout : 0, .secure = arg_bool(c, "secure"), .early = !arg_bool(c, "wait"), .by = c->who_name };
+		.ends = timeout ? clock_wall_ms() + timeout : 0, .secure = arg_bool(c, "secure"), .early = !arg_bool(c, "wait") };
 	struct err e;
 
 	if (check_limits(c, &a.limits, &e) < 0) {
@@ -169,9 +169,15 @@ void op_sandbox_envs(struct op_call *c)
 static void on_stats(struct keeper_call *k, struct keeper_answer *a, const struct err *e)
 {
 	struct op_call *c = container_of(k, struct op_call, kc);
+	const struct store_sandbox *row = computer_row(c->computer);
 	json_t *result = c->list;
 
 	c->list = NULL;
+	/* inside, the host's memory is seen; what counts is the limit, and what the host charges to it */
+	if (row->limits.memory && !(row->unenforced & KL_MEMORY))
+		json_object_set_new(result, "mem_total", json_integer((json_int_t)row->limits.memory));
+	if (!e && a->memory)
+		json_object_set_new(result, "mem_used", json_integer((json_int_t)a->memory));
 	json_object_set_new(result, "processes", json_integer(e ? 0 : a->processes));
 	json_object_set_new(result, "oom_kills", json_integer(e ? 0 : (json_int_t)a->oom));
 	op_done(c, result, -1);
