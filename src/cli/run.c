@@ -48,7 +48,7 @@ struct run {
 	uint64_t oom_kills;
 	int64_t deadline;               /* mono ms, 0 = none: then it's over whatever the others do */
 	const char *deadline_words;
-	int last_signal, same_signal;
+	int last_signal, same_signal, early_signal;    /* early: came while the program was being started */
 	char input[INPUT];              /* typed and not yet taken */
 	size_t input_len;
 	bool input_asked, input_end;
@@ -434,6 +434,8 @@ static void on_guest(struct run *r)
 	if (m.id == ASK_START && m.type == G_OK && r->phase == STARTING) {
 		r->pid = msg_get_u32(&m);
 		r->phase = RUNNING;
+		if (r->early_signal)
+			ask_signal(r, r->early_signal);
 	} else if (m.id == ASK_START && m.type == G_ERR && r->phase == STARTING) {
 		on_start_error(r, &m);
 	} else if (m.id == ASK_START && m.type == G_EXIT) {
@@ -500,9 +502,12 @@ static void on_signal(struct run *r)
 	r->same_signal = signo == r->last_signal ? r->same_signal + 1 : 1;
 	r->last_signal = signo;
 	/* no program yet, or it was told three times: we end, and the keeper removes the rest */
-	if (r->phase != RUNNING || r->same_signal > 3)
+	if (r->phase == CREATING || r->phase == ENDED || r->same_signal > 3)
 		give_up(r, 128 + signo);
-	ask_signal(r, signo);
+	if (r->phase == STARTING)
+		r->early_signal = signo;
+	else
+		ask_signal(r, signo);
 	if (signo == SIGHUP && !r->deadline) {
 		r->deadline = clock_mono_ms() + HANGUP_MS;
 		r->deadline_words = "hang-up";
