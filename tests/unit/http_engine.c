@@ -115,9 +115,35 @@ static void taken_event(void *ctx, unsigned what)
 	}
 }
 
-static void app_request(void *ctx, struct http_req *r)
+static void app_odd(struct http_req *r)
 {
 	const char *p = http_req_path(r), *v;
+
+	if (str_eq(p, "/short")) {
+		http_reply_start(r, 200, NULL, 100000);
+		http_write(r, big, 50000);
+		http_end(r);
+	} else if (str_eq(p, "/break")) {
+		if (broken++ == 0)
+			http_abort(r);
+		else
+			http_reply(r, 200, NULL, "again", 5);
+	} else if (str_eq(p, "/nothing")) {
+		return;
+	} else if (str_eq(p, "/info")) {
+		v = http_req_header(r, "x-forwarded-for");
+		http_replyf(r, 200, "text/plain", "%s %s host=%s q=%s fwd=%s loop=%d peer=%s secret=%s", http_req_method(r), p, http_req_host(r),
+			http_req_query(r, "q") ? http_req_query(r, "q") : "-", v ? v : "-", http_req_is_loopback(r), http_req_peer(r),
+			http_req_header(r, "x-secret") ? http_req_header(r, "x-secret") : "-");
+	} else {
+		http_set(r, "Bad", "a\r\nb");
+		http_replyf(r, 404, "text/plain", "no %s\n", p);
+	}
+}
+
+static void app_request(void *ctx, struct http_req *r)
+{
+	const char *p = http_req_path(r);
 
 	if (str_eq(p, "/hello")) {
 		http_reply(r, 200, "text/plain", "hello\n", 6);
@@ -162,25 +188,8 @@ static void app_request(void *ctx, struct http_req *r)
 			http_stream_on(taken, taken_event, NULL);
 			http_stream_want(taken, HTTP_READABLE);
 		}
-	} else if (str_eq(p, "/short")) {
-		http_reply_start(r, 200, NULL, 100000);
-		http_write(r, big, 50000);
-		http_end(r);
-	} else if (str_eq(p, "/break")) {
-		if (broken++ == 0)
-			http_abort(r);
-		else
-			http_reply(r, 200, NULL, "again", 5);
-	} else if (str_eq(p, "/nothing")) {
-		return;
-	} else if (str_eq(p, "/info")) {
-		v = http_req_header(r, "x-forwarded-for");
-		http_replyf(r, 200, "text/plain", "%s %s host=%s q=%s fwd=%s loop=%d peer=%s secret=%s", http_req_method(r), p, http_req_host(r),
-			http_req_query(r, "q") ? http_req_query(r, "q") : "-", v ? v : "-", http_req_is_loopback(r), http_req_peer(r),
-			http_req_header(r, "x-secret") ? http_req_header(r, "x-secret") : "-");
 	} else {
-		http_set(r, "Bad", "a\r\nb");
-		http_replyf(r, 404, "text/plain", "no %s\n", p);
+		app_odd(r);
 	}
 }
 
