@@ -29,6 +29,16 @@ static uint64_t mask_of(const uint8_t *caps, size_t n)
 	return m;
 }
 
+bool caps_full(void)
+{
+	static const uint8_t needed[] = { CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID };
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct d[2];
+	uint64_t want = mask_of(needed, sizeof needed);
+
+	return syscall(SYS_capget, &head, d) == 0 && ((d[0].effective | (uint64_t)d[1].effective << 32) & want) == want;
+}
+
 static int bound(uint64_t keep, struct err *e)
 {
 	for (int c = 0; c < 64; c++) {

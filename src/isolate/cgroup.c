@@ -18,12 +18,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 
 #define ROOT "/sys/fs/cgroup"
 static const char *const v1_place[CG_TREES] = {
 	[CG_MEMORY] = ROOT "/memory", [CG_CPU] = ROOT "/cpu", [CG_CPUACCT] = ROOT "/cpuacct", [CG_PIDS] = ROOT "/pids", [CG_FREEZER] = ROOT "/freezer",
 };
 #define CPU_PERIOD_US 100000u
+#define OLD_S 60
 
 static bool is_fs(const char *path, long magic)
 {
@@ -103,6 +105,23 @@ static int own_group(const char *mount, char *out, size_t size)
 	return (size_t)snprintf(out, size, "%s%s", mount, at) < size ? 0 : -1;
 }
 
+/* A delegated group that has processes of its own may not give controllers to groups below. Ours (it was delegated to this service,
+ * whose processes these are) move into one of their own. */
+static int make_inner(int ours)
+{
+	AUTO_FREE char *pids = NULL;
+	struct err e;
+
+	if (mkdirat(ours, "../bureau.service", 0755) < 0 && errno != EEXIST)
+		return -errno;
+	if (fd_read_file(ours, "../cgroup.procs", 1 << 16, &pids, NULL, &e) < 0)
+		return -e.code;
+	for (char *at = pids, *pid; (pid = strsep(&at, "\n"));)
+		if (*pid)
+			write_at(ours, "../bureau.service/cgroup.procs", pid);
+	return 0;
+}
+
 static void find_v2(struct cgroup_host *h, const char *name, bool root)
 {
 	const char *mount = is_fs(ROOT, CGROUP2_SUPER_MAGIC) ? ROOT : ROOT "/unified";
@@ -118,7 +137,8 @@ static void find_v2(struct cgroup_host *h, const char *name, bool root)
 		return;
 	/* one by one: one that isn't there must not cost the others */
 	for (const char *p = wanted; p < wanted + sizeof wanted; p += strlen(p) + 1) {
-		write_at(fd, "../cgroup.subtree_control", p);
+		if (write_at(fd, "../cgroup.subtree_control", p) == -EBUSY && !root && h->all && make_inner(fd) == 0)
+			write_at(fd, "../cgroup.subtree_control", p);
 		write_at(fd, "cgroup.subtree_control", p);
 	}
 	if (read_in(fd, ".", "cgroup.subtree_control", text, sizeof text) == 0) {
@@ -128,6 +148,17 @@ static void find_v2(struct cgroup_host *h, const char *name, bool root)
 	}
 }
 
+/* What a `bureau run` that was killed left: groups that are empty (the kernel refuses others) and not quite new. */
+static void sweep_old(void *ctx, const char *id)
+{
+	struct cgroup_host *h = ctx;
+	struct stat st;
+
+	for (int t = 0; t < CG_TREES; t++)
+		if (h->fd[t] >= 0 && fstatat(h->fd[t], id, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ctim.tv_sec + OLD_S < time(NULL))
+			unlinkat(h->fd[t], id, AT_REMOVEDIR);
+}
+
 static void open_trees(struct cgroup_host *h)
 {
 	h->opened = true;
@@ -135,6 +166,8 @@ static void open_trees(struct cgroup_host *h)
 	for (int t = CG_MEMORY; h->root && t < CG_TREES; t++)
 		if (is_fs(v1_place[t], CGROUP_SUPER_MAGIC))
 			h->fd[t] = open_tree_folder(v1_place[t], h->name);
+	if (!h->all)
+		groups_each(h, sweep_old, h);
 }
 
 void cgroup_host_init(struct cgroup_host *h, const char *tag, bool root, bool all)
@@ -236,6 +269,15 @@ static bool set_limit(const struct cgroup_host *h, const char *id, const struct 
 	return g->made[v1] && write_in(h->fd[v1], id, file1, text1) == 0;
 }
 
+/* memory + swap may not be less than memory: so the one limit is written before and after the other. */
+static void no_swap_v1(int tree, const char *id, const char *memory)
+{
+	write_in(tree, id, "memory.swappiness", "0");
+	write_in(tree, id, "memory.memsw.limit_in_bytes", memory);
+	write_in(tree, id, "memory.limit_in_bytes", memory);
+	write_in(tree, id, "memory.memsw.limit_in_bytes", memory);
+}
+
 int groups_limit(const struct cgroup_host *h, const char *id, const struct box_groups *g, const struct box_limits *l, uint32_t *unenforced)
 {
 	char n[32], quota[32], both[64];
@@ -247,7 +289,7 @@ int groups_limit(const struct cgroup_host *h, const char *id, const struct box_g
 	if (h->memory2 && g->made[CG_V2])
 		write_in(h->fd[CG_V2], id, "memory.swap.max", "0");
 	else if (g->made[CG_MEMORY])
-		write_in(h->fd[CG_MEMORY], id, "memory.swappiness", "0");
+		no_swap_v1(h->fd[CG_MEMORY], id, n);
 	if (l->memory && !good)
 		*unenforced |= BL_MEMORY;
 	snprintf(quota, sizeof quota, "%llu", (unsigned long long)(l->cpu * (CPU_PERIOD_US / 1000)));

@@ -41,7 +41,7 @@ static enum id_mode id_mode_of(struct isolate *h, pid_t computer)
 {
 	uint64_t n;
 
-	if (geteuid() != 0 && !subid_enter(computer))
+	if (geteuid() != 0 ? !subid_enter(computer) : !caps_full())
 		return IDS_ONE;
 	n = own_map("/proc/self/uid_map", h->map[0], sizeof h->map[0]);
 	if (own_map("/proc/self/gid_map", h->map[1], sizeof h->map[1]) < n || n < BOX_IDS)

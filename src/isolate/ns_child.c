@@ -232,6 +232,15 @@ static int set_up(struct child *c, struct err *e)
 	return caps_drop(e);
 }
 
+/* Ubuntu's way: a plain user gets a user namespace and no rights in it. */
+static void hint_apparmor(struct child *c, struct err *e)
+{
+	char text[8];
+
+	if (c->h->ids != IDS_RANGE && !*e->hint && sys_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", text, sizeof text) == 0 && *text == '1')
+		err_hint(e, "AppArmor takes a plain user's rights in user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or a profile that allows bureau-keeper userns");
+}
+
 _Noreturn void child_run(struct child *c)
 {
 	static char *const argv[] = { (char *)"bureau-guest", NULL }, *const envp[] = { NULL };
@@ -248,6 +257,8 @@ _Noreturn void child_run(struct child *c)
 		syscall(SYS_execveat, c->guest, "", argv, envp, AT_EMPTY_PATH);
 		err_sys(&e, "start bureau-guest");
 	}
+	if (e.code == EPERM || e.code == EACCES)
+		hint_apparmor(c, &e);
 	if (e.code)
 		child_report(c, &e);
 	_exit(1);

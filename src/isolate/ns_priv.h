@@ -66,6 +66,7 @@ int net_up(struct err *e);                                 /* net.c: loopback, l
 int net_redirect(bool *ret_ipv6, struct err *e);           /* routes and rules of KEEPER_NET_ALL */
 int net_doors(bool ipv6, int doors[BOX_DOORS], struct err *e);
 int caps_drop(struct err *e);                              /* caps.c */
+bool caps_full(void);                                      /* are we root with what root needs, or only in name (a container) */
 int caps_keep_for_keeper(struct err *e);
 
 /* idmap.c: a detached copy of the caller's folder, whose owner shows as `user` inside. Range mode only. */
