@@ -12,7 +12,7 @@
 #include "core/str.h"
 #include "door/door.h"
 #define WANT_seccomp_door
-#include "isolate/filters.h"
+#include "core/filters.h"
 
 /* bureau-door: reads its arguments, gives up what it doesn't need, then serves its one asker. */
 static const char usage[] =

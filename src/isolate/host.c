@@ -4,7 +4,7 @@
 #include "core/str.h"
 #include "isolate/host.h"
 #define WANT_seccomp_keeper
-#include "isolate/filters.h"
+#include "core/filters.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
  * is given up, most powerful first; the filter last. The exec closes the sync socket: that is how the parent knows. */
 #include "isolate/ns_priv.h"
 #define WANT_seccomp_computer
-#include "isolate/filters.h"
+#include "core/filters.h"
 #include "core/proc.h"
 
 #include <errno.h>
