@@ -240,6 +240,9 @@ bool e2b_try(struct api *a, struct http_req *r)
 	struct err e;
 	int n = e2b_addr_fields(http_req_header(r, "e2b-sandbox-id"), http_req_header(r, "e2b-sandbox-port"), &to, &why);
 
+	/* some SDKs send the fields of their last sandbox with requests to the API too: what envd doesn't serve can only be for the API */
+	if (n > 0 && to.port == E2B_ENVD_PORT && e2b_control(a, r))
+		return true;
 	if (n > 0 && api_same_site(a, r, &e) < 0) {
 		e2b_status(r, 403, "%s", e.msg);
 		return true;

@@ -333,6 +333,8 @@ static void test_control(void)
 	is_str(fake.asked, "sandbox.list {\"cursor\":\"q\",\"limit\":5,\"metadata\":{\"a\":\"b\"},\"state\":\"running\"}\n", "as asked");
 	ask("GET", "/v2/sandboxes?limit=101", KEY, NULL, 0);
 	ok(status() == 400, "a limit too large");
+	ask("GET", "/v2/sandboxes", KEY ENVD, NULL, 0);
+	ok(status() == 200, "a request to the API that carries a sandbox's fields too");
 	ask("PUT", "/sandboxes/" ID, KEY, NULL, 0);
 	ok(status() == 405, "a method that isn't one");
 }
