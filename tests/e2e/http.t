@@ -81,11 +81,58 @@ c --cacert "$dir/ca.pem" "$tls/file?file=$dir/big" | cmp -s - "$dir/big"; ok $? 
 is "$(c --cacert "$dir/ca.pem" -T "$dir/big" "$tls/file?file=$dir/up3")" 67108864 "64 MiB into a file under TLS"
 cmp -s "$dir/big" "$dir/up3"; ok $? "the same bytes"
 c --cacert "$dir/ca.pem" "$tls/via/file?file=$dir/big" | cmp -s - "$dir/big"; ok $? "64 MiB through the proxy under TLS"
-[ "$(rss $tls_pid)" -lt 24576 ]; ok $? "in constant memory ($(rss $tls_pid) KiB)"
+if grep -qa __asan_init "$try"; then ok 0 "in constant memory # SKIP a sanitizer keeps freed memory"
+else [ "$(rss $tls_pid)" -lt 24576 ]; ok $? "in constant memory ($(rss $tls_pid) KiB)"; fi
 c "$tls/hello" >/dev/null; [ $? = 60 ]; ok $? "curl without our CA refuses us"
 is "$(openssl s_client -connect "${tls#https://}" -alpn http/1.1 </dev/null 2>/dev/null | grep -c 'ALPN protocol: http/1.1')" 1 "ALPN"
 openssl s_client -connect "${tls#https://}" -tls1_1 </dev/null >/dev/null 2>&1; [ $? != 0 ]; ok $? "no TLS 1.1"
 is "$(c -o /dev/null -w '%{http_version}' --http2 --cacert "$dir/ca.pem" "$tls/hello")" 1.1 "a client that offers h2 gets 1.1"
+
+if command -v python3 >/dev/null; then
+	cat >"$dir/up.py" <<'PY'
+import hashlib, os, socket, ssl, sys, threading
+url, path, ca = sys.argv[1:4]
+scheme, rest = url.split("://")
+host, port = rest.split(":")
+s = socket.create_connection((host, int(port)), 20)
+if scheme == "https":
+    s = ssl.create_default_context(cafile=ca).wrap_socket(s, server_hostname=host)
+size = 20 << 20
+data = os.urandom(1 << 20) * (size >> 20)
+s.sendall(b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n" % path.encode() + data[:1000])
+f = s.makefile("rb")
+status = f.readline()
+while f.readline() != b"\r\n": pass
+def send():
+    s.sendall(data[1000:])
+t = threading.Thread(target=send)
+if scheme == "http": t.start()   # OpenSSL objects aren't for two threads
+got = hashlib.sha1()
+if scheme == "https":
+    # in steps, each echoed whole
+    left = size
+    at = 1000
+    first = f.read(1000); got.update(first); left -= 1000
+    while left:
+        n = min(200000, left)
+        s.sendall(data[at:at + n]); at += n
+        got.update(f.read(n)); left -= n
+else:
+    left = size
+    while left:
+        b = f.read(min(left, 65536))
+        if not b: break
+        got.update(b); left -= len(b)
+    t.join()
+    s.shutdown(socket.SHUT_WR)
+    if f.read() != b"": print("bytes after the end")
+print(status.split()[1].decode(), got.digest() == hashlib.sha1(data).digest())
+PY
+	is "$(timeout 60 python3 "$dir/up.py" "$at" /upgrade "$dir/ca.pem")" "101 True" "20 MiB both ways after an upgrade"
+	is "$(timeout 60 python3 "$dir/up.py" "$at" /via/upgrade "$dir/ca.pem")" "101 True" "and through the proxy, spliced"
+	is "$(timeout 60 python3 "$dir/up.py" "$tls" /upgrade "$dir/ca.pem")" "101 True" "and under TLS"
+	is "$(timeout 60 python3 "$dir/up.py" "$tls" /via/upgrade "$dir/ca.pem")" "101 True" "and under TLS before the proxy"
+fi
 
 port=${tls##*:}
 is "$("$try" call "$tls/hello" "$dir/ca.pem")" "200 hello" "our client, by address"

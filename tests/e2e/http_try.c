@@ -1,6 +1,7 @@
 /* http-try: the HTTP engine with a few routes, for tests with real clients.
  *   http-try serve ADDRESS [CERT KEY [plain]]   prints the bound address; runs until its standard input ends. plain: TLS only inside CONNECT
  *   http-try call URL [CA]              one request with the blocking client; prints status and body */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,46 @@ static void form(struct http_req *r)
 	http_req_read(r, form_data, form_end, f);
 }
 
+/* After an upgrade: sends back what comes, reading no more than it can write. */
+struct echo { struct http_stream *st; char b[65536]; size_t at, n; };
+
+static void on_echo(void *ctx, unsigned what)
+{
+	struct echo *x = ctx;
+	ssize_t r = 1;
+
+	while (r > 0) {
+		if (x->at == x->n) {
+			x->at = x->n = 0;
+			r = http_stream_read(x->st, x->b, sizeof x->b);
+			x->n = r > 0 ? (size_t)r : 0;
+		} else {
+			r = http_stream_write(x->st, x->b + x->at, x->n - x->at);
+			x->at += r > 0 ? (size_t)r : 0;
+		}
+	}
+	if (r == -EAGAIN) {
+		http_stream_want(x->st, x->at < x->n ? HTTP_WRITABLE : HTTP_READABLE);
+		return;
+	}
+	http_stream_free(x->st);
+	free(x);
+}
+
+static void upgrade(struct http_req *r)
+{
+	struct echo *x = calloc(1, sizeof *x);
+
+	http_set(r, "Connection", "Upgrade");
+	http_set(r, "Upgrade", "echo");
+	if (http_takeover(r, 101, &x->st) < 0) {
+		free(x);
+		return;
+	}
+	http_stream_on(x->st, on_echo, x);
+	http_stream_want(x->st, HTTP_READABLE);
+}
+
 /* Stands in for any host, as the door does: what's in the tunnel is TLS for us, and the request in it is served here. */
 static void stand_in(struct http_req *r)
 {
@@ -134,6 +175,8 @@ static void on_request(void *ctx, struct http_req *r)
 
 	if (http_req_is(r, "CONNECT")) {
 		stand_in(r);
+	} else if (str_eq(p, "/upgrade")) {
+		upgrade(r);
 	} else if (str_eq(p, "/hello")) {
 		http_reply(r, 200, "text/plain", "hello\n", 6);
 	} else if (str_eq(p, "/info")) {
