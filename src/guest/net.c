@@ -14,6 +14,7 @@
 
 #define DIAL_MS 5000            /* a listener whose queue is full lets us wait */
 #define PORTS_MAX 4096
+#define LINES_MAX 20000          /* of a table: listening sockets come first in it */
 #define TCP_LISTEN_STATE 0x0a
 
 struct dial {
@@ -170,7 +171,7 @@ static void add_table(struct ports *p, const char *path)
 	char line[256];
 	unsigned port, state;
 
-	while (f && fgets(line, sizeof line, f))
+	for (int i = 0; f && i < LINES_MAX && fgets(line, sizeof line, f); i++)
 		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x", &port, &state) == 2 && state == TCP_LISTEN_STATE)
 			add_port(p, port);
 	if (f)

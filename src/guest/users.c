@@ -200,11 +200,15 @@ static int find(struct users *u, const char *name, uid_t uid, struct user *ret)
 
 int users_find(struct users *u, const char *name, struct user *ret, struct err *e)
 {
+	uint32_t uid;
+
 	if (name[0] == '\0') {
 		if (find(u, USER_DEFAULT, (uid_t)-1, ret) == 0)
 			return 0;
 		name = "root";
 	}
+	if (name[0] == '#' && number(name + 1, &uid) && find(u, NULL, uid, ret) == 0)
+		return 0;
 	if (find(u, name, (uid_t)-1, ret) == 0)
 		return 0;
 	return err_set(e, EACCES, "no user '%s' in this computer", name);

@@ -28,7 +28,7 @@ struct users {
 };
 void users_init(struct users *u);
 void users_done(struct users *u);
-/* name "" = the default user (root where a template has none). -EACCES when unknown. */
+/* name "" = the default user (root where a template has none); "#1000" = by uid. -EACCES when unknown. */
 int users_find(struct users *u, const char *name, struct user *ret, struct err *e);
 int users_find_uid(struct users *u, uid_t uid, struct user *ret, struct err *e);
 void users_name(struct users *u, uid_t uid, char *out, size_t size);    /* the number when there's no name */

@@ -30,7 +30,8 @@
 
 #define MASK (IN_CREATE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 #define TURN_FOLDERS 32
-#define TURN_NAMES 4096         /* names of one folder looked at: more than that is its own fault */
+#define TOO_MUCH "more happened than could be told"
+#define FOLDER_NAMES 262144     /* names looked at in one folder */
 
 struct todo { struct list node; bool report; char rel[]; };
 
@@ -39,6 +40,7 @@ struct watch {
 	struct conn *c;
 	uint32_t id;
 	bool recursive, with_entry, started;
+	bool lost;              /* an event didn't fit into the connection's queue: the end is told once it has room */
 	struct user user;
 	struct source src;
 	struct map *rels;       /* watch descriptor → path relative to root ("" = root itself) */
@@ -97,7 +99,18 @@ static void send_event(struct watch *w, uint8_t kind, const char *rel)
 		m = without;
 		msg_put_u8(&m, 0);
 	}
-	conn_send(w->c, &m);
+	if (!w->lost && conn_send(w->c, &m) == -ENOBUFS)
+		w->lost = true;
+}
+
+/* Nothing more is told; watch_resume_conn ends it. */
+static bool silenced(struct watch *w)
+{
+	if (!w->lost)
+		return false;
+	loop_remove(w->c->g->loop, &w->src);
+	loop_cancel(w->c->g->loop, &w->enter);
+	return true;
 }
 
 /* ---- the folders ---- */
@@ -158,7 +171,11 @@ static int read_folder(struct watch *w, const struct todo *t)
 
 	full_path(w, t->rel, path);
 	dir = opendir(path);
-	for (int i = 0; dir && rc == 0 && i < TURN_NAMES && (ent = readdir(dir)); i++) {
+	for (int i = 0; dir && rc == 0 && (ent = readdir(dir)); i++) {
+		if (i == FOLDER_NAMES) {
+			rc = -ENOSPC;
+			break;
+		}
 		if (str_eq(ent->d_name, ".") || str_eq(ent->d_name, ".."))
 			continue;
 		if (snprintf(rel, sizeof rel, "%s%s%s", t->rel, t->rel[0] ? "/" : "", ent->d_name) >= (int)sizeof rel)
@@ -196,9 +213,11 @@ static void enter_some(struct job *j)
 		list_unlink(&t->node);
 		free(t);
 		if (rc < 0) {
-			send_end(w, -rc, rc == -ENOSPC ? "more folders than can be watched" : strerror(-rc));
+			send_end(w, -rc, rc == -ENOSPC ? "more folders or names than can be watched" : strerror(-rc));
 			return;
 		}
+		if (silenced(w))
+			return;
 	}
 	if (!list_empty(&w->todo)) {
 		loop_defer(w->c->g->loop, j);
@@ -251,7 +270,7 @@ static int one_event(struct watch *w, const struct inotify_event *ev)
 	const char *base;
 
 	if (ev->mask & IN_Q_OVERFLOW)
-		return send_end(w, EOVERFLOW, "more happened than could be told"), 1;
+		return send_end(w, EOVERFLOW, TOO_MUCH), 1;
 	if (ev->wd == w->root_wd && (ev->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)))
 		return send_end(w, ENOENT, "the watched folder is gone"), 1;
 	base = map_get_u64(w->rels, (uint64_t)ev->wd);
@@ -290,6 +309,8 @@ static void ready(struct source *s, uint32_t events)
 			return;
 		at += (ssize_t)(sizeof *ev + ev->len);
 	}
+	if (silenced(w))
+		return;
 	if (link_full(w->c->link))
 		loop_mod(w->c->g->loop, s, 0);
 }
@@ -346,8 +367,14 @@ void watch_close_conn(struct conn *c)
 
 void watch_resume_conn(struct conn *c)
 {
-	list_each(it, &c->watches)
-		loop_mod(c->g->loop, &container_of(it, struct watch, node)->src, EPOLLIN);
+	list_each(it, &c->watches) {
+		struct watch *w = container_of(it, struct watch, node);
+
+		if (w->lost)
+			send_end(w, EOVERFLOW, TOO_MUCH);
+		else
+			loop_mod(c->g->loop, &w->src, EPOLLIN);
+	}
 }
 
 /* inotify on a mount that others change too sees only our own changes. */

@@ -133,6 +133,13 @@ static void watches(void)
 	msg_put_u32(&w, t->id);
 	ok(!lab_call(&l, s, &w)->failed, "detached");
 	ok(watch("w/old/unseen", false, false)->code == ENOTDIR && watch("w/none", false, false)->code == ENOENT, "faults");
+	s = watch("w", true, false);
+	t = lab_run(&l, &(struct lab_prog){ .cmd = "sh", .args = { "-c", "cd w; mkdir q; cd q; seq 1 60000 | sed 's/$/-a-name-that-is-rather-long-so-that-the-queue-of-the-connection-fills-up-sooner/' | xargs touch; mv ../q ../q2; exec rm -rf ../q2" } });
+	for (int i = 0; i < 300 && !l.gone; i++)
+		poll(NULL, 0, 10);      /* we don't read */
+	lab_until(&l, s->ended || (t->exited && strstr(s->names, "D q2\n")));
+	ok(s->ended ? s->code == EOVERFLOW : t->exited, "a reader that is too slow is told all, or that it wasn't: %u events, %s", s->count, s->ended ? s->msg : "all");
+	lab_until(&l, t->exited);
 	lab_sh(&l, "", "mkdir w2");
 	s = watch("w2", true, false);
 	lab_sh(&l, "", "rmdir w2");

@@ -28,7 +28,7 @@ static void basics(void)
 {
 	struct lab_stream *s;
 
-	s = lab_sh(&l, "", "sudo id -u; echo $?; sudo -u user id -un; sudo -n -u other id -un; pwd; cd /tmp; sudo pwd");
+	s = lab_sh(&l, "", "sudo id -u; echo $?; sudo -u '#1000' id -un; sudo -n -u other id -un; pwd; cd /tmp; sudo pwd");
 	is_str(s->text, l.single ? "0\n0\nroot\nroot\n/home/user\n/tmp\n" : "0\n0\nuser\nother\n/home/user\n/tmp\n", "root and others, same folder");
 	s = lab_sh(&l, "", "export X=1 Y=2; sudo sh -c 'echo $X $HOME $USER $SUDO_USER $PATH'; sudo -E sh -c 'echo $X $Y'; sudo --preserve-env=Y sh -c 'echo $X$Y'; sudo Z=3 sh -c 'echo $Z'");
 	is_str(s->text, l.single ? "/root root root /run/bin:/usr/sbin:/usr/bin\n1 2\n2\n3\n" :
