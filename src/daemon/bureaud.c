@@ -21,6 +21,8 @@
 #include "daemon/control.h"
 #include "http/server.h"
 #include "http/stream.h"
+#define WANT_seccomp_daemon
+#include "isolate/filters.h"
 #include "machine/machine.h"
 #include "ops/setup.h"
 #include "store/store.h"
@@ -276,7 +278,9 @@ static int become(const struct options *o, struct err *e)
 		if (o->uid && setresuid(0, 0, 0) == 0)
 			return err_set(e, EPERM, "becoming user %llu could be undone", (unsigned long long)o->uid);
 	}
-	return proc_harden(e);
+	if (proc_harden(e) < 0)
+		return -e->code;
+	return proc_seccomp(seccomp_daemon, sizeof seccomp_daemon / sizeof *seccomp_daemon, e);
 }
 
 static int set_up(struct daemon *d, struct err *e)
