@@ -14,6 +14,8 @@
 #include <unistd.h>
 #include "api/api.h"
 #include "core/fd.h"
+#define WANT_seccomp_daemon
+#include "core/filters.h"
 #include "core/log.h"
 #include "core/loop.h"
 #include "core/proc.h"
@@ -21,8 +23,6 @@
 #include "daemon/control.h"
 #include "http/server.h"
 #include "http/stream.h"
-#define WANT_seccomp_daemon
-#include "isolate/filters.h"
 #include "machine/machine.h"
 #include "ops/setup.h"
 #include "store/store.h"
