@@ -232,10 +232,54 @@ static bool in_path(const char *name)
 	return false;
 }
 
-/* newuidmap, really asked to map the first of our subordinate ids. */
+/* The caller's name in /etc/passwd; "" when it isn't there. USER may be somebody else's, under su. */
+static void user_name(char *out, size_t size)
+{
+	AUTO_FREE char *text = NULL;
+	char want[24], *rest, *line;
+	struct err e;
+
+	*out = '\0';
+	snprintf(want, sizeof want, "%u", (unsigned)getuid());
+	if (fd_read_file(AT_FDCWD, "/etc/passwd", 1 << 20, &text, NULL, &e) < 0)
+		return;
+	for (rest = text; (line = strsep(&rest, "\n"));) {
+		const char *name = strsep(&line, ":");
+
+		strsep(&line, ":");
+		const char *id = line ? strsep(&line, ":") : NULL;
+
+		if (id && str_eq(id, want)) {
+			str_copy(out, size, name);
+			return;
+		}
+	}
+}
+
+/* Whether a line of file begins with "name:" or "number:". */
+static bool grants(const char *file, const char *name)
+{
+	AUTO_FREE char *text = NULL;
+	char number[16], *rest, *line;
+	struct err e;
+
+	snprintf(number, sizeof number, "%u", (unsigned)getuid());
+	if (fd_read_file(AT_FDCWD, file, 1 << 20, &text, NULL, &e) < 0)
+		return false;
+	for (rest = text; (line = strsep(&rest, "\n"));) {
+		const char *who = strsep(&line, ":");
+
+		if (line && (str_eq(who, number) || (*name && str_eq(who, name))))
+			return true;
+	}
+	return false;
+}
+
 static void check_subuid(struct finding *f)
 {
-	const char *user = getenv("USER") ? getenv("USER") : "you";
+	char user[64];
+
+	user_name(user, sizeof user);
 
 	if (geteuid() == 0) {
 		finding_set(f, HEALTH_OK, "root has all ids; plain users %s", in_path("newuidmap") ? "may have newuidmap" : "won't have newuidmap (package uidmap)");
@@ -246,15 +290,9 @@ static void check_subuid(struct finding *f)
 		finding_fix(f, "sudo apt install uidmap");
 		return;
 	}
-	AUTO_FREE char *text = NULL;
-	char want[80];
-	struct err e;
-	size_t n;
-
-	snprintf(want, sizeof want, "%.60s:", user);
-	if (fd_read_file(AT_FDCWD, "/etc/subuid", 1 << 20, &text, &n, &e) < 0 || (!str_starts(text, want) && !strstr(text, want))) {
-		finding_set(f, HEALTH_LESS, "/etc/subuid grants you no ids: one user id inside, so root and user are the same there");
-		finding_fix(f, "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %.60s", user);
+	if (!grants("/etc/subuid", user) || !grants("/etc/subgid", user)) {
+		finding_set(f, HEALTH_LESS, "/etc/subuid and /etc/subgid grant you no ids: one user id inside, so root and user are the same there");
+		finding_fix(f, "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %.60s", *user ? user : "$USER");
 		return;
 	}
 	finding_set(f, HEALTH_OK, "newuidmap is there and /etc/subuid grants ids");
