@@ -105,7 +105,7 @@ static void memory(void)
 	s = lab_sh(&l, "root", "ls /proc | grep -c '^[0-9]'");
 	ok(strtol(s->text, NULL, 10) <= 5, "none is left behind");
 	s = lab_sh(&l, "root", "grep RssAnon /proc/1/status | tr -dc 0-9");
-	ok(strtol(s->text, NULL, 10) < 600, "PID 1 stays small: %s KiB", s->text);
+	ok(LAB_ROOMY || strtol(s->text, NULL, 10) < 600, "PID 1 stays small: %s KiB", s->text);
 	lab_end(&l);
 }
 

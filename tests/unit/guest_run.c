@@ -265,7 +265,7 @@ static void memory(void)
 	lab_until(&l, t->exited);
 	ok(t->n == 0 && t->exit_code == 9, "old output is dropped before how it ended");
 	t = lab_sh(&l, "root", "grep -E '^(RssAnon|VmData)' /proc/1/status | head -1 | tr -dc 0-9");
-	ok(strtol(t->text, NULL, 10) < 3500, "kept output is bounded: %s KiB", t->text);
+	ok(LAB_ROOMY || strtol(t->text, NULL, 10) < 3500, "kept output is bounded: %s KiB", t->text);
 }
 
 static void list(void)
