@@ -1,15 +1,15 @@
-/* gen-seccomp -- makes src/isolate's seccomp programs at build time, so that nothing of ours needs libseccomp at run time.
+/* gen-seccomp -- makes our system call filters at build time, so that nothing of ours needs libseccomp at run time.
  *
- * Theory of operation. Each filter is a list of system calls by name (tools/gen-seccomp.h) and a default. libseccomp
- * turns it into a binary tree of jumps. Checks of arguments are not given to libseccomp: it can't say "all but these two
- * ioctls", and it compares 64 bits where the kernel looks at 32. They are a hand-made prologue in front of the tree:
+ * Theory of operation. Each filter is a list of system calls by name (tools/gen-seccomp.h) and a default; libseccomp knows the
+ * numbers. The numbers of one action lie in a few dozen runs, so the program is a binary search over runs, not over calls: a
+ * quarter of the length of libseccomp's own tree, and installing a filter costs what its length costs. In front of it:
  *
- *      arch is ours?  no -> tree (which kills it)
- *      nr == ioctl?   low word of argument 1 is TIOCSTI or TIOCLINUX -> EPERM, else -> tree
+ *      arch is ours?  no -> killed (i386 on x86_64; x32 is the last run)
+ *      nr == ioctl?   low word of argument 1 is TIOCSTI or TIOCLINUX -> EPERM, else allowed
  *      ...
  *
- * The prologue holds only loads, jumps and returns that the kernel's constant-action cache understands, so a call that
- * is always allowed still costs one bitmap test. Output: a C header with one array a filter. */
+ * Checks of arguments look at 32 bits where the kernel does (libseccomp's look at 64). Only loads, jumps and returns that the
+ * kernel's constant-action cache understands, so a call that is always allowed costs one bitmap test. */
 #include <endian.h>
 #include <errno.h>
 #include <linux/audit.h>
@@ -34,6 +34,8 @@
 #error "gen-seccomp: add this machine's AUDIT_ARCH"
 #endif
 #define MAX_PROG 2048
+#define CALLS 1024              /* numbers of system calls lie below */
+#define X32_BIT 0x40000000u
 #define LEN(a) (sizeof(a) / sizeof *(a))
 
 struct prog { struct sock_filter i[MAX_PROG]; size_t n; };
@@ -103,27 +105,17 @@ static const struct { int nr; void (*emit)(struct prog *); } checks[] = {
 	{ SYS_ioctl, check_ioctl }, { SYS_clone, check_clone }, { SYS_socket, check_socket }, { SYS_personality, check_personality },
 };
 
-/* A check falls through when it finds nothing; the jump over the later checks is one JA (its reach is 32 bits). */
-static void emit_prologue(struct prog *p)
+/* A check falls through when it finds nothing: then the call is allowed. */
+static void emit_checks(struct prog *p)
 {
-	struct prog body[LEN(checks)];
-	size_t rest = 0;
+	for (size_t k = 0; k < LEN(checks); k++) {
+		struct prog body = { .n = 0 };
 
-	for (size_t k = 0; k < LEN(checks); k++) {
-		body[k].n = 0;
-		checks[k].emit(&body[k]);
-		rest += body[k].n + 2;
-	}
-	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0));
-	emit(p, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, (uint32_t)rest + 1));
-	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
-	for (size_t k = 0; k < LEN(checks); k++) {
-		rest -= body[k].n + 2;
-		emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)checks[k].nr, 0, (uint8_t)(body[k].n + 1)));
-		for (size_t j = 0; j < body[k].n; j++)
-			emit(p, body[k].i[j]);
-		emit(p, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, (uint32_t)rest));
+		checks[k].emit(&body);
+		emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)checks[k].nr, 0, (uint8_t)(body.n + 1)));
+		for (size_t j = 0; j < body.n; j++)
+			emit(p, body.i[j]);
+		emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
 	}
 }
 
@@ -138,39 +130,74 @@ static int number_of(const char *name)
 	return nr;
 }
 
-static void add_all(scmp_filter_ctx c, uint32_t action, uint32_t standard, const char *const *names)
+/* From `start` up to the next run's start, every number has this action. */
+struct run { uint32_t start, action; };
+
+static void set_all(uint32_t action[CALLS], uint32_t value, const char *const *names)
 {
 	for (; *names; names++) {
 		int nr = number_of(*names);
 
-		if (nr < 0 || action == standard)
-			continue;
-		if (seccomp_rule_add(c, action, nr, 0) < 0)
-			die("can't add", *names);
+		if (nr >= CALLS)
+			die("number too high:", *names);
+		if (nr >= 0)
+			action[nr] = value;
 	}
+}
+
+static size_t runs_of(const struct filter *f, struct run *runs)
+{
+	uint32_t action[CALLS];
+	size_t n = 0;
+
+	for (size_t i = 0; i < CALLS; i++)
+		action[i] = f->standard;
+	set_all(action, SECCOMP_RET_ALLOW, f->allow);
+	set_all(action, SECCOMP_RET_ERRNO | ENOSYS, f->enosys);
+	set_all(action, SECCOMP_RET_ERRNO | EPERM, f->eperm);
+	for (uint32_t i = 0; i < CALLS; i++)
+		if (n == 0 || runs[n - 1].action != action[i])
+			runs[n++] = (struct run){ i, action[i] };
+	if (runs[n - 1].action != f->standard)
+		runs[n++] = (struct run){ CALLS, f->standard };
+	runs[n++] = (struct run){ X32_BIT, SECCOMP_RET_KILL_PROCESS };
+	return n;
+}
+
+/* "nr >= start of the upper half ? upper : lower", lower first; a jump over more than 255 takes two instructions. */
+static void emit_search(struct prog *p, const struct run *runs, size_t n)
+{
+	struct prog lower = { .n = 0 };
+	size_t half = n / 2;
+
+	if (n == 1) {
+		emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, runs->action));
+		return;
+	}
+	emit_search(&lower, runs, half);
+	if (lower.n < 256) {
+		emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, runs[half].start, (uint8_t)lower.n, 0));
+	} else {
+		emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, runs[half].start, 0, 1));
+		emit(p, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, (uint32_t)lower.n));
+	}
+	for (size_t i = 0; i < lower.n; i++)
+		emit(p, lower.i[i]);
+	emit_search(p, runs + half, n - half);
 }
 
 static void make(const struct filter *f, struct prog *p)
 {
-	scmp_filter_ctx c = seccomp_init(f->standard);
-	FILE *tmp = tmpfile();
-	struct sock_filter i;
+	struct run runs[CALLS + 2];
+	size_t n = runs_of(f, runs);
 
-	if (!c || !tmp || seccomp_attr_set(c, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) < 0 ||
-	    seccomp_attr_set(c, SCMP_FLTATR_CTL_OPTIMIZE, 2) < 0)
-		die("libseccomp refused", f->name);
-	add_all(c, SCMP_ACT_ERRNO(EPERM), f->standard, f->eperm);
-	add_all(c, SCMP_ACT_ERRNO(ENOSYS), f->standard, f->enosys);
-	add_all(c, SCMP_ACT_ALLOW, f->standard, f->allow);
-	if (f->prologue)
-		emit_prologue(p);
-	if (seccomp_export_bpf(c, fileno(tmp)) < 0)
-		die("can't export", f->name);
-	rewind(tmp);
-	while (fread(&i, sizeof i, 1, tmp) == 1)
-		emit(p, i);
-	fclose(tmp);
-	seccomp_release(c);
+	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
+	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0));
+	emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+	if (f->check_args)
+		emit_checks(p);
+	emit_search(p, runs, n);
 }
 
 int main(void)

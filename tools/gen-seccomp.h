@@ -1,4 +1,4 @@
-/* gen-seccomp.h -- what each of our filters says, as data. Arguments are checked by the prologue in gen-seccomp.c. */
+/* gen-seccomp.h -- what each of our filters says, as data. Arguments are checked by gen-seccomp.c. A call in several lists: eperm, then enosys, wins. */
 
 /* Calls newer than the libseccomp of the oldest system we build on. Numbers above 402 are the same on every machine. */
 static const struct { const char *name; int nr; } newer_calls[] = {
@@ -23,7 +23,7 @@ static const struct { const char *name; int nr; } newer_calls[] = {
 	"mount", "umount2", "umount", "pivot_root", "fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "open_tree_attr", \
 	"move_mount", "mount_setattr", "setns", "unshare", "statmount", "listmount"
 
-/* The allow list of a computer. Ordered by use, not by number; libseccomp sorts. */
+/* The allow list of a computer. Ordered by use. */
 static const char *const computer_allow[] = {
 	/* memory */
 	"brk", "mmap", "mmap2", "munmap", "mprotect", "mremap", "madvise", "process_madvise", "mincore", "msync", "mlock", "mlock2", "mlockall",
@@ -94,11 +94,11 @@ static const char *const none[] = { NULL };
 static const struct filter {
 	const char *name;
 	uint32_t standard;               /* for every call that isn't listed */
-	int prologue;                    /* check arguments too */
+	int check_args;
 	const char *const *eperm, *const *enosys, *const *allow;
 } filters[] = {
-	{ "seccomp_computer", SCMP_ACT_ERRNO(ENOSYS), 1, computer_eperm, computer_enosys, computer_allow },
-	{ "seccomp_keeper", SCMP_ACT_ALLOW, 0, keeper_eperm, none, none },
-	{ "seccomp_daemon", SCMP_ACT_ALLOW, 0, daemon_eperm, none, none },
-	{ "seccomp_door", SCMP_ACT_ALLOW, 0, door_eperm, none, none },
+	{ "seccomp_computer", SECCOMP_RET_ERRNO | ENOSYS, 1, computer_eperm, computer_enosys, computer_allow },
+	{ "seccomp_keeper", SECCOMP_RET_ALLOW, 0, keeper_eperm, none, none },
+	{ "seccomp_daemon", SECCOMP_RET_ALLOW, 0, daemon_eperm, none, none },
+	{ "seccomp_door", SECCOMP_RET_ALLOW, 0, door_eperm, none, none },
 };
