@@ -86,12 +86,19 @@ static void call_end(void *ctx, struct http_call *k, const struct err *err)
 	ends++;
 }
 
+static char dir[] = "/tmp/fuzz-upstream-XXXXXX";
+
+static void clean(void)
+{
+	unlink(where + strlen("unix:"));
+	rmdir(dir);
+}
+
 static void init(void)
 {
 	struct http_server_opts o = { .on_request = on_request };
 	struct http_client_opts co = { .connect_ms = 200, .idle_ms = 200 };
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	char dir[] = "/tmp/fuzz-upstream-XXXXXX";
 	struct err e;
 
 	if (!mkdtemp(dir) || loop_create(&loop, &e) < 0 || http_server_create(loop, &o, &server, &e) < 0 ||
@@ -99,6 +106,7 @@ static void init(void)
 		abort();
 	snprintf(sa.sun_path, sizeof sa.sun_path, "%s/s", dir);
 	snprintf(where, sizeof where, "unix:%s", sa.sun_path);
+	atexit(clean);
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (bind(listener, (struct sockaddr *)&sa, sizeof sa) < 0 || listen(listener, 64) < 0)
 		abort();

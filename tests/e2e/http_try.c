@@ -101,6 +101,10 @@ static void form(struct http_req *r)
 	struct form *f = calloc(1, sizeof *f);
 	const char *type = http_req_header(r, "content-type");
 
+	if (!f) {
+		http_replyf(r, 503, "text/plain", "no memory\n");
+		return;
+	}
 	buf_init(&f->out, 65536);
 	if (http_multipart_create(type ? type : "", &cb, f, &f->m, &f->e) < 0) {
 		free(f);
@@ -143,7 +147,7 @@ static void upgrade(struct http_req *r)
 
 	http_set(r, "Connection", "Upgrade");
 	http_set(r, "Upgrade", "echo");
-	if (http_takeover(r, 101, &x->st) < 0) {
+	if (!x || http_takeover(r, 101, &x->st) < 0) {
 		free(x);
 		return;
 	}
