@@ -366,6 +366,46 @@ def unreachable(s):
 	equal(r.returncode, 4, "a wrong key: exit code 4")
 
 
+CRASH = HEAD.replace("computers = 4", "computers = 6").replace("retries = 2", "retries = 0") + '''
+[inputs.n]
+rows = [%s]
+[[task]]
+id = "row"
+each = "n"
+[[task.step]]
+shell = 'i=0; while [ $i -lt 30 ]; do echo $N $i; i=$((i+1)); sleep 0.1; done'
+env = { N = "{{row.n}}" }
+capture = { all = "stdout" }
+[[task]]
+id = "sum"
+needs = ["row"]
+[[task.step]]
+write = "a.json"
+content = "{{tasks.row.results}}"
+[[task.step]]
+run = ["cat", "a.json"]
+capture = { rows = "json" }
+''' % ", ".join("{n=%d}" % n for n in range(18))
+
+
+def server_dies(s):
+	"""kill -9 of the daemon and of the keeper while programs run: no attempt is lost, no byte of output."""
+	p = start(s, "run", file("crash.toml", CRASH), "--json")
+	wait_for(lambda: newest(s)["state"] == "running" and sum(x.get("to") == "working" for x in journal(s, newest(s)["id"])) >= 6, 30, 0.05)
+	for who in (["bureaud"], ["bureau-keeper"], ["bureaud", "bureau-keeper"]):
+		for pid in [wait_for(lambda: s.pid_of(w), 20) for w in who]:
+			os.kill(pid, signal.SIGKILL)
+		n = sum(x.get("to") == "done" for x in journal(s, newest(s)["id"]))
+		wait_for(lambda: sum(x.get("to") == "done" for x in journal(s, newest(s)["id"])) > n or p.poll() is not None, 30, 0.05)
+	out, err = p.communicate(timeout=120)
+	d = json.loads(out) if out else {"state": err, "tasks": [], "job": {"id": ""}}
+	equal((p.returncode, d["state"]), (0, "done"), "kill -9 of the server's parts in the middle: done, without one retry")
+	full = json.load(open(s.state + "/jobs/" + d["job"]["id"] + "/report.json")) if d["tasks"] else {"tasks": []}
+	rows = [r for t in full["tasks"] if t["id"] == "sum" for r in t["result"]["rows"]]
+	bad = [r["task"] for r in rows if r["result"]["all"].split("\n") != ["%d %d" % (r["row"]["n"], i) for i in range(30)]]
+	equal((len(rows), bad), (18, []), "no byte of output was lost or doubled")
+
+
 def examples():
 	probe = subprocess.run([BUILD / "bureau", "doctor"], capture_output=True, text=True)
 	if probe.returncode != 0 or not (BUILD / "bureau-serve").exists():
@@ -399,7 +439,8 @@ def examples():
 		equal((r.returncode, doc(r)["state"]), (0, "done"), "killed after 40 rows, resumed, done")
 		again = {x["task"] for x in journal(s, id)[:] if x.get("to") == "starting" and x["attempt"] > 1} & before
 		equal(again, set(), "no finished row was repeated")
-		equal(s.call("GET", "/v1/sandboxes")["sandboxes"], [], "no computer is left")
+		server_dies(s)
+		equal(s.patient("GET", "/v1/sandboxes")["sandboxes"], [], "no computer is left")
 	finally:
 		s.remove()
 
