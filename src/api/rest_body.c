@@ -304,7 +304,8 @@ static void on_dialled(void *ctx, const struct err *e, const json_t *result, int
 	struct passing *p = ctx;
 	struct http_proxy_opts o = { .fd = fd, .host = p->host, .target = p->target, .forwarded = true, .done = on_passed, .ctx = p };
 	struct http_req *r = p->r;
-	static const char *const drop[] = { "authorization", "x-api-key", "x-access-token", NULL };
+	/* our keys are not for what runs in there; an Authorization beside one of ours is its own */
+	static const char *const drop[] = { "x-api-key", "x-access-token", "authorization", NULL }, *const keep_auth[] = { "x-api-key", "x-access-token", NULL };
 	struct err mine;
 
 	p->call = NULL;
@@ -314,7 +315,7 @@ static void on_dialled(void *ctx, const struct err *e, const json_t *result, int
 		passing_free(p);
 		return;
 	}
-	o.drop = drop;                   /* our keys are not for what runs in there */
+	o.drop = http_req_header(r, "x-api-key") || http_req_header(r, "x-access-token") ? keep_auth : drop;
 	p->tie.cut = on_cut;
 	p->proxying = ops_tie(p->api->ops, p->id, &p->tie) == 0;
 	if (!p->proxying)
@@ -330,11 +331,20 @@ static const struct op_sink dial_sink = { no_event, no_data, on_dialled };
 
 void rest_proxy(struct api *a, struct http_req *r, const struct principal *who, const char *id, const char *port, const char *target)
 {
-	struct passing *p = calloc(1, sizeof *p);
+	const char *dest = http_req_header(r, "sec-fetch-dest");
+	struct passing *p;
 	struct op_in in = { .args = NULL };
 	uint64_t n = 0;
 	struct err e;
 
+	/* A page or script of a computer's, shown by a browser under our own address, could use us as if it were ours. */
+	if (dest && !str_eq(dest, "empty")) {
+		err_set(&e, EPERM, "a browser doesn't get pages of a computer under the API's own address");
+		err_hint(&e, "open http://%s-%s.localhost:PORT/ (the server's port) instead", port, id);
+		rest_fail(r, &e);
+		return;
+	}
+	p = calloc(1, sizeof *p);
 	if (!p || asprintf(&p->target, "%s%s", target[0] == '/' ? "" : "/", target) < 0) {
 		free(p);
 		err_set(&e, ENOMEM, "no memory");

@@ -25,6 +25,8 @@ static const char usage[] =
 	"  --domain NAME        hosts PORT-ID.NAME reach the ports of computers (wildcard DNS must point here)\n"
 	"  --pool N             computers kept ready for each template in use (4; 0 = none)\n"
 	"  --max N              computers at once\n"
+	"  --allow CIDR         private addresses that computers may reach all the same (may be given again)\n"
+	"  --resolver ADDR      the DNS server to ask instead of this host's\n"
 	"  --no-key             no API key; loopback only: everybody on this machine may use it\n"
 	"  --keep-computers     computers go on when the server stops, and are found again at the next start\n"
 	"  --detach             go to the background once it is ready   [--pid-file FILE]\n"
@@ -47,6 +49,10 @@ static int value_of(struct serve *s, const char *a, const char *v)
 		s->domain = v;
 	else if (str_eq(a, "--pid-file"))
 		s->pid_file = v;
+	else if (str_eq(a, "--resolver"))
+		s->resolver = v;
+	else if (str_eq(a, "--allow") && s->nallow < SERVE_ALLOW)
+		s->allow[s->nallow++] = v;
 	else if ((str_eq(a, "--pool") || str_eq(a, "--max")) && str_u64(v, 65000, &n) == 0)
 		*(a[2] == 'p' ? &s->pool : &s->max) = n;
 	else

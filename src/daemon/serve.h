@@ -6,8 +6,11 @@
 #include "core/err.h"
 #include "core/loop.h"
 /* serve -- the supervisor's parts: serve.c (arguments, main), place.c (the state folder, sockets), supervise.c (the children). */
+#define SERVE_ALLOW 16
 struct serve {
-	const char *listen, *state, *cert, *key, *domain, *pid_file;
+	const char *listen, *state, *cert, *key, *domain, *pid_file, *resolver;
+	const char *allow[SERVE_ALLOW];
+	unsigned nallow;
 	uint64_t pool, max;
 	bool pool_given, no_key, detach, keep, tls;
 	char state_buf[4096], address[128], url[200];

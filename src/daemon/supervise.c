@@ -54,6 +54,14 @@ static const char *const names[] = { [KEEPER] = "bureau-keeper", [DAEMON] = "bur
 
 static int start_child(struct super *u, enum which w, struct err *e);
 
+static void add(const char **argv, size_t *n, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	argv[(*n)++] = name;
+	argv[(*n)++] = value;
+}
+
 /* ---- what is asked of us ---- */
 
 static void on_door_exit(struct source *s, uint32_t events)
@@ -71,7 +79,8 @@ static void on_door_exit(struct source *s, uint32_t events)
 static void start_door(struct super *u, int fd)
 {
 	char path[4096], uid[16], gid[16];
-	const char *argv[] = { "bureau-door", "--fd", "3", u->s->root ? "--uid" : NULL, uid, "--gid", gid, NULL };
+	const char *argv[10 + 2 * SERVE_ALLOW] = { "bureau-door", "--fd", "3" };
+	size_t n = 3;
 	int fds[] = { -1, -1, 2, fd };
 	struct proc_spec spec = { .path = path, .argv = argv, .fds = fds, .nfds = 4, .new_session = 1 };
 	struct door *d = NULL;
@@ -81,6 +90,11 @@ static void start_door(struct super *u, int fd)
 		d = u->doors[i].used ? NULL : &u->doors[i];
 	snprintf(uid, sizeof uid, "%u", (unsigned)u->s->uid + 1);
 	snprintf(gid, sizeof gid, "%u", (unsigned)u->s->gid + 1);
+	add(argv, &n, "--uid", u->s->root ? uid : NULL);
+	add(argv, &n, "--gid", u->s->root ? gid : NULL);
+	add(argv, &n, "--resolver", u->s->resolver);
+	for (unsigned i = 0; i < u->s->nallow; i++)
+		add(argv, &n, "--allow", u->s->allow[i]);
 	if (!d) {
 		log_error("too many doors are still ending");
 		return;
@@ -287,14 +301,6 @@ static int start_keeper(struct super *u, struct err *e)
 
 	snprintf(uid, sizeof uid, "%u", (unsigned)u->s->uid);
 	return spawn(u, KEEPER, argv, fds, 4, e);
-}
-
-static void add(const char **argv, size_t *n, const char *name, const char *value)
-{
-	if (!value)
-		return;
-	argv[(*n)++] = name;
-	argv[(*n)++] = value;
 }
 
 static int start_daemon(struct super *u, struct err *e)

@@ -30,14 +30,14 @@ static const char *const migrations[] = {
 enum stmt { ST_PUT, ST_ENDS, ST_STATE, ST_END, ST_GET, ST_PRUNE_AGE, ST_PRUNE_ROWS, ST_LIST, ST_COUNT = ST_LIST + 8 };
 
 static const char *const sql[ST_LIST] = {
-	[ST_PUT] = "INSERT OR REPLACE INTO sandboxes(" COLUMNS ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+	[ST_PUT] = ("INSERT OR REPLACE INTO sandboxes(" COLUMNS ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
 	[ST_ENDS] = "UPDATE sandboxes SET ends = ?2 WHERE id = ?1 AND ended = 0",
 	[ST_STATE] = "UPDATE sandboxes SET state = ?2 WHERE id = ?1 AND ended = 0",
 	[ST_END] = "UPDATE sandboxes SET state = ?2, ended = ?3, why = ?4, why_text = ?5, by = ?6, token = '' WHERE id = ?1 AND ended = 0",
 	[ST_GET] = "SELECT " COLUMNS " FROM sandboxes WHERE id = ?1",
 	[ST_PRUNE_AGE] = "DELETE FROM sandboxes WHERE ended > 0 AND ended < ?1",
-	[ST_PRUNE_ROWS] = "DELETE FROM sandboxes WHERE ended > 0 AND ended < "
-		"(SELECT ended FROM sandboxes WHERE ended > 0 ORDER BY ended DESC LIMIT 1 OFFSET ?1)",
+	[ST_PRUNE_ROWS] = ("DELETE FROM sandboxes WHERE ended > 0 AND ended < "
+		"(SELECT ended FROM sandboxes WHERE ended > 0 ORDER BY ended DESC LIMIT 1 OFFSET ?1)"),
 };
 
 struct store {

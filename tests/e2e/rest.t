@@ -168,6 +168,7 @@ def test_ports(id):
     r = s.raw("POST", f"/v1/sandboxes/{id}/ports/8123/proxy/a/b?c=d", b"body")
     equal((r.status, r.read()), (200, b"/a/b?c=d localhost:8123 None body"), "and reached, without our key")
     fails(502, "refused", "GET", f"/v1/sandboxes/{id}/ports/8124/proxy/")
+    fails(403, "forbidden", "GET", f"/v1/sandboxes/{id}/ports/8123/proxy/", headers={"Sec-Fetch-Site": "none", "Sec-Fetch-Dest": "document"})
     c = socket.create_connection((s.host, s.port))
     c.sendall((f"POST /v1/sandboxes/{id}/ports/dial?port=8123 HTTP/1.1\r\nHost: x\r\nX-API-KEY: {s.key}\r\nContent-Length: 0\r\n"
                "Connection: upgrade\r\nUpgrade: tcp\r\n\r\n").encode())
