@@ -323,6 +323,16 @@ static bool strings_only(const json_t *v, bool object)
 	return json_is_array(v);
 }
 
+/* The request's variables, and those by which programs find out where they are; the request's own come first. */
+static json_t *with_names(struct e2b_req *q, const json_t *envs)
+{
+	json_t *out = json_pack("{s:s, s:s}", "E2B_SANDBOX", "true", "E2B_SANDBOX_ID", q->id);
+
+	if (out && envs)
+		json_object_update(out, (json_t *)(uintptr_t)envs);
+	return out;
+}
+
 /* Arguments of process.start from a StartRequest; NULL and why. */
 static json_t *start_args(struct e2b_req *q, const json_t *msg, int64_t deadline, const char **why)
 {
@@ -336,8 +346,11 @@ static json_t *start_args(struct e2b_req *q, const json_t *msg, int64_t deadline
 		*why = "process.cmd is missing";
 	if ((v = e2b_member(p, "args", NULL)) && json_object_set(args, "args", (json_t *)(uintptr_t)v) == 0 && !strings_only(v, false))
 		*why = "process.args must be strings";
-	if ((v = e2b_member(p, "envs", NULL)) && json_object_set(args, "envs", (json_t *)(uintptr_t)v) == 0 && !strings_only(v, true))
+	v = e2b_member(p, "envs", NULL);
+	if (v && !strings_only(v, true))
 		*why = "process.envs must be strings";
+	else
+		json_object_set_new(args, "envs", with_names(q, v));
 	if ((v = e2b_member(p, "cwd", NULL)) && json_string_length(v))
 		json_object_set(args, "cwd", (json_t *)(uintptr_t)v);
 	if ((v = e2b_member(msg, "tag", NULL)) && json_string_length(v))

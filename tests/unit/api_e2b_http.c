@@ -257,7 +257,8 @@ static void test_streams(void)
 	ok(status() == 200 && has("application/connect+json"), "Start");
 	ok(has("{\"event\":{\"start\":{\"pid\":7}}}") && has("{\"event\":{\"data\":{\"stdout\":\"aGkK\"}}}"), "start and data");
 	ok(has("\"exitCode\":3") && has("\"status\":\"exit status 3\""), "end");
-	is_str(fake.asked, "process.start {\"args\":[\"-l\",\"-c\",\"echo hi\"],\"cmd\":\"/bin/bash\",\"id\":\"" ID "\",\"stdin\":false,\"timeout_ms\":60000}\n",
+	is_str(fake.asked, "process.start {\"args\":[\"-l\",\"-c\",\"echo hi\"],\"cmd\":\"/bin/bash\",\"envs\":{\"E2B_SANDBOX\":\"true\","
+		"\"E2B_SANDBOX_ID\":\"" ID "\"},\"id\":\"" ID "\",\"stdin\":false,\"timeout_ms\":60000}\n",
 		"as asked");
 	stream("/process.Process/Start", STREAM, "{\"process\":{}}");
 	ok(status() == 200 && has("invalid_argument") && !*fake.asked, "no program");

@@ -44,6 +44,7 @@ test('run: a failing command throws with its exit code', async () => {
 test('run: environment, directory, user', async () => {
   const r = await sbx.commands.run('echo $GLOBAL $LOCAL; pwd; id -un; echo $HOME', { envs: { LOCAL: 'l' }, cwd: '/tmp' })
   assert.equal(r.stdout, `g l\n/tmp\n${user}\n/home/user\n`)
+  assert.equal((await sbx.commands.run('echo $E2B_SANDBOX $E2B_SANDBOX_ID')).stdout, `true ${sbx.sandboxId}\n`)
   const root = await sbx.commands.run('id -un; echo $HOME', { user: 'root' })
   assert.equal(root.stdout, 'root\n/root\n')
 })
