@@ -24,6 +24,7 @@
 #define SWEEP_EVERY_MS 3
 #define SWEEP_SLOW_MS 200
 #define SWEEP_WARN_MS 10000
+#define KILLERS_MAX 64      /* who wait for one end */
 
 static void sweep(struct computer *c);
 
@@ -175,7 +176,7 @@ static void answer_created(struct computer *c)
 		msg_put_u64(&w, c->box.start_time);
 		msg_put_u32(&w, c->box.unenforced);
 		put_doors(c, &w);
-		link_send(p->link, &w);
+		peer_send(p, &w);
 		waiter_stop(&c->create);
 	}
 	fd_drop(&c->conn);
@@ -327,12 +328,14 @@ int computer_kill(struct computer *c, struct peer *p, uint32_t id, struct err *e
 
 	if (r < 0 && r != -ESRCH)
 		return err_set(e, -r, "kill computer '%s': %s", c->id, strerror(-r));
+	if (p && c->nkillers == KILLERS_MAX)
+		return err_set(e, EBUSY, "computer '%s' is being killed", c->id);
 	w = p ? calloc(1, sizeof *w) : NULL;
 	if (p && !w)
 		return err_set(e, ENOMEM, "no memory");
 	c->killed = true;
 	if (p)
-		waiter_start(w, &c->killers, p, id);
+		waiter_start(w, &c->killers, p, id), c->nkillers++;
 	groups_kill(isolate_groups(c->k->host), c->id, &c->box.groups);
 	return 0;
 }

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 
 #define PEERS_MAX 16
-#define PEER_QUEUE (256 << 10)
+#define PEER_QUEUE (8 << 20)       /* a list of every slot fits */
 
 /* What a message held. s: strings in order; n: numbers in order. */
 struct args {
@@ -24,13 +24,23 @@ struct args {
 	size_t nv;
 };
 
+/* A peer that doesn't read what it asked for is ended: an answer must not be lost quietly. */
+int peer_send(struct peer *p, struct msg_writer *w)
+{
+	int r = link_send(p->link, w);
+
+	if (r == -ENOBUFS || r == -EINVAL)
+		shutdown(link_fd(p->link), SHUT_RDWR);
+	return r;
+}
+
 void peer_ok(struct peer *p, uint32_t id)
 {
 	uint8_t mem[MSG_HEAD];
 	struct msg_writer w;
 
 	msg_writer_init(&w, mem, sizeof mem, K_OK, id);
-	link_send(p->link, &w);
+	peer_send(p, &w);
 }
 
 void peer_err(struct peer *p, uint32_t id, const struct err *e)
@@ -42,13 +52,13 @@ void peer_err(struct peer *p, uint32_t id, const struct err *e)
 	msg_put_u32(&w, (uint32_t)e->code);
 	msg_put_str(&w, e->msg);
 	msg_put_str(&w, e->hint);
-	link_send(p->link, &w);
+	peer_send(p, &w);
 }
 
 void keeper_tell_all(struct keeper *k, struct msg_writer *w)
 {
 	list_each(it, &k->peers)
-		link_send(container_of(it, struct peer, all)->link, w);
+		peer_send(container_of(it, struct peer, all), w);
 }
 
 static int on_hello(struct peer *p, uint32_t id, const struct args *a, struct err *e)
@@ -62,7 +72,7 @@ static int on_hello(struct peer *p, uint32_t id, const struct args *a, struct er
 	msg_put_u32(&w, KEEPER_VERSION);
 	msg_put_u32(&w, p->k->features);
 	msg_put_str(&w, p->k->missing);
-	return link_send(p->link, &w);
+	return peer_send(p, &w);
 }
 
 static bool hostname_ok(const char *s)
@@ -151,7 +161,7 @@ static void list_one(void *ctx, const char *key, uint64_t num, void *value)
 	msg_put_u64(&w, c->box.start_time);
 	msg_put_str(&w, c->template_name);
 	msg_put_u8(&w, c->net);
-	link_send(l->p->link, &w);
+	peer_send(l->p, &w);
 	l->count++;
 }
 
@@ -165,7 +175,7 @@ static int on_list(struct peer *p, uint32_t id, const struct args *a, struct err
 	map_each(p->k->by_id, list_one, &l);
 	msg_writer_init(&w, mem, sizeof mem, K_OK, id);
 	msg_put_u32(&w, l.count);
-	return link_send(p->link, &w);
+	return peer_send(p, &w);
 }
 
 static int on_limits(struct peer *p, uint32_t id, const struct args *a, struct err *e)
@@ -178,7 +188,7 @@ static int on_limits(struct peer *p, uint32_t id, const struct args *a, struct e
 		return -e->code;
 	msg_writer_init(&w, mem, sizeof mem, K_OK, id);
 	msg_put_u32(&w, c->box.unenforced);
-	return link_send(p->link, &w);
+	return peer_send(p, &w);
 }
 
 static int on_stats(struct peer *p, uint32_t id, const struct args *a, struct err *e)
@@ -197,7 +207,7 @@ static int on_stats(struct peer *p, uint32_t id, const struct args *a, struct er
 	msg_put_u64(&w, n.memory_peak);
 	msg_put_u64(&w, n.oom_kills);
 	msg_put_u32(&w, n.procs);
-	return link_send(p->link, &w);
+	return peer_send(p, &w);
 }
 
 static int on_net_open(struct peer *p, uint32_t id, const struct args *a, struct err *e)
@@ -219,7 +229,7 @@ static int on_net_open(struct peer *p, uint32_t id, const struct args *a, struct
 	for (size_t i = 0; i < BOX_DOORS; i++)
 		if (c->box.doors[i] >= 0)
 			msg_put_fd(&w, c->box.doors[i]);
-	link_send(p->link, &w);
+	peer_send(p, &w);
 	for (size_t i = 0; i < BOX_DOORS; i++)
 		fd_drop(&c->box.doors[i]);
 	return 0;

@@ -35,6 +35,7 @@ struct computer {
 	int64_t ending_since;
 	struct waiter create;       /* peer NULL = none */
 	struct list killers;        /* struct waiter */
+	unsigned nkillers;
 	struct err why;             /* the start failed */
 };
 
@@ -57,6 +58,7 @@ struct keeper {
 
 int keeper_listen(struct keeper *k, int fd, struct err *e);
 int keeper_peer(struct keeper *k, int fd, struct err *e);
+int peer_send(struct peer *p, struct msg_writer *w);
 void peer_ok(struct peer *p, uint32_t id);
 void peer_err(struct peer *p, uint32_t id, const struct err *e);
 void keeper_tell_all(struct keeper *k, struct msg_writer *w);

@@ -137,6 +137,7 @@ int main(int argc, char **argv)
 	log_init("bureau-keeper", LOG_INFO);
 	signal(SIGPIPE, SIG_IGN);
 	umask(077);
+	fd_raise_limit();      /* a descriptor a computer; the computers' own limit is set in them */
 	k.once = o.once;
 	list_init(&k.peers);
 	fcntl((int)o.fd, F_SETFD, FD_CLOEXEC);
