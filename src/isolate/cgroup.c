@@ -26,6 +26,9 @@ static const char *const v1_place[CG_TREES] = {
 };
 #define CPU_PERIOD_US 100000u
 #define OLD_S 60
+#define REST "bureau.rest"
+#define ROOM_TRIES 10
+#define MOVES_MAX 4096
 
 static bool is_fs(const char *path, long magic)
 {
@@ -102,50 +105,97 @@ static int own_group(const char *mount, char *out, size_t size)
 		return -1;
 	at = strchr(at, '/');
 	at[strcspn(at, "\n")] = 0;
+	if (str_ends(at, "/" REST))
+		at[strlen(at) - strlen("/" REST)] = 0;
 	return (size_t)snprintf(out, size, "%s%s", mount, at) < size ? 0 : -1;
 }
 
-/* A delegated group that has processes of its own may not give controllers to groups below. Ours (it was delegated to this service,
- * whose processes these are) move into one of their own. */
-static int make_inner(int ours)
+/* Those of our controllers that `file` of a group names, as words for cgroup.subtree_control. */
+static void controllers_in(int fd, const char *file, char *out, size_t size)
 {
-	AUTO_FREE char *pids = NULL;
-	struct err e;
+	static const char *const wanted[] = { "memory", "cpu", "pids" };
+	char text[512], *word, *rest = text;
 
-	if (mkdirat(ours, "../bureau.service", 0755) < 0 && errno != EEXIST)
+	*out = 0;
+	if (read_in(fd, ".", file, text, sizeof text) < 0)
+		return;
+	while ((word = strsep(&rest, " \n")))
+		for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+			if (str_eq(word, wanted[i]))
+				snprintf(out + strlen(out), size - strlen(out), "+%s ", word);
+}
+
+/* Moves what is in the group at fd into REST below it. 0 when nothing is left. */
+static int make_room(int fd)
+{
+	AUTO_FD int procs = -1;
+	char pid[16];
+
+	if (mkdirat(fd, REST, 0755) < 0 && errno != EEXIST)
 		return -errno;
-	if (fd_read_file(ours, "../cgroup.procs", 1 << 16, &pids, NULL, &e) < 0)
-		return -e.code;
-	for (char *at = pids, *pid; (pid = strsep(&at, "\n"));)
-		if (*pid)
-			write_at(ours, "../bureau.service/cgroup.procs", pid);
-	return 0;
+	for (int i = 0; i < MOVES_MAX; i++) {
+		fd_drop(&procs);
+		procs = openat(fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+		ssize_t n = procs < 0 ? -1 : read(procs, pid, sizeof pid - 1);
+
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		pid[n] = 0;
+		pid[strcspn(pid, "\n")] = 0;
+		if (str_eq(pid, "0"))     /* of another process namespace: can't be named here, and 0 would be ourselves */
+			return -EBUSY;
+		n = write_in(fd, REST, "cgroup.procs", pid);
+		if (n < 0 && n != -ESRCH)
+			return (int)n;
+	}
+	return -EBUSY;
+}
+
+/* Lets groups below the one at fd have limits. `top`: of the whole tree, where processes don't matter. */
+static void give_controllers(int fd, bool top)
+{
+	char have[64], given[64];
+
+	controllers_in(fd, "cgroup.controllers", have, sizeof have);
+	controllers_in(fd, "cgroup.subtree_control", given, sizeof given);
+	if (str_eq(have, given))
+		return;
+	/* a program that forks at this moment takes another turn */
+	for (int i = 0; i < ROOM_TRIES; i++)
+		if ((top || make_room(fd) == 0) && write_at(fd, "cgroup.subtree_control", have) != -EBUSY)
+			return;
 }
 
 static void find_v2(struct cgroup_host *h, const char *name, bool root)
 {
 	const char *mount = is_fs(ROOT, CGROUP2_SUPER_MAGIC) ? ROOT : ROOT "/unified";
-	char base[4096], text[512], wanted[] = "+memory\0+cpu\0+pids";
-	int fd;
+	char base[4096], text[64];
+	AUTO_FD int tree = -1, fd = -1;
 
 	if (!is_fs(mount, CGROUP2_SUPER_MAGIC))
 		return;
-	if (root ? !str_copy(base, sizeof base, mount) : own_group(mount, base, sizeof base) == 0)
-		h->fd[CG_V2] = open_tree_folder(base, name);
-	fd = h->fd[CG_V2];
+	tree = open(mount, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	/* every group but the very first has a type */
+	if (root && faccessat(tree, "cgroup.type", F_OK, 0) == 0)
+		root = false;
+	if (root ? str_copy(base, sizeof base, mount) < 0 : own_group(mount, base, sizeof base) < 0)
+		return;
+	fd = open_tree_folder(base, name);
 	if (fd < 0)
 		return;
-	/* one by one: one that isn't there must not cost the others */
-	for (const char *p = wanted; p < wanted + sizeof wanted; p += strlen(p) + 1) {
-		if (write_at(fd, "../cgroup.subtree_control", p) == -EBUSY && !root && h->all && make_inner(fd) == 0)
-			write_at(fd, "../cgroup.subtree_control", p);
-		write_at(fd, "cgroup.subtree_control", p);
-	}
-	if (read_in(fd, ".", "cgroup.subtree_control", text, sizeof text) == 0) {
-		h->memory2 = strstr(text, "memory");
-		h->cpu2 = strstr(text, "cpu ") || strstr(text, "cpu\n");
-		h->pids2 = strstr(text, "pids");
-	}
+	fd_drop(&tree);
+	tree = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (tree >= 0)
+		give_controllers(tree, root);
+	give_controllers(fd, true);
+	/* below a group that shares its processes between groups, ours can hold none */
+	if (read_in(fd, ".", "cgroup.type", text, sizeof text) < 0 || !str_eq(text, "domain\n"))
+		return;
+	controllers_in(fd, "cgroup.subtree_control", text, sizeof text);
+	h->memory2 = strstr(text, "+memory ");
+	h->cpu2 = strstr(text, "+cpu ");
+	h->pids2 = strstr(text, "+pids ");
+	h->fd[CG_V2] = fd_take(&fd);
 }
 
 /* What a `bureau run` that was killed left: groups that are empty (the kernel refuses others) and not quite new. */
