@@ -60,6 +60,7 @@ static int open_sources(struct child *c, struct err *e)
 {
 	char link[32], path[PATH_MAX];
 	ssize_t n;
+	int r;
 
 	if (c->s->rootfs_fd >= 0) {
 		snprintf(link, sizeof link, "/proc/self/fd/%d", c->s->rootfs_fd);
@@ -70,13 +71,16 @@ static int open_sources(struct child *c, struct err *e)
 	} else {
 		memcpy(path, "/usr", 5);
 	}
-	c->base = sys_clone_tree(AT_FDCWD, path, false);
-	if (c->base < 0 || (errno = -sys_set_tree(c->base, false, true, -1)))
-		return err_set(e, c->base < 0 ? -c->base : errno, "open '%s'", path);
+	r = c->base = sys_clone_tree(AT_FDCWD, path, false);
+	/* something is mounted below it: what that covers may not be uncovered here, so it comes along */
+	if (r == -EINVAL)
+		r = c->base = sys_clone_tree(AT_FDCWD, path, true);
+	if (r < 0 || (r = sys_set_tree(c->base, true, true, -1)) < 0)
+		return err_set(e, -r, "open '%s': %s", path, strerror(-r));
 	for (size_t i = 0; i < c->s->nmounts; i++) {
 		const struct box_mount *m = &c->s->mounts[i];
-		int r = c->mounts[i] = sys_clone_tree(AT_FDCWD, m->source, true);
 
+		r = c->mounts[i] = sys_clone_tree(AT_FDCWD, m->source, true);
 		if (r < 0 || (r = sys_set_tree(r, true, m->read_only, -1)) < 0)
 			return err_set(e, -r, "open '%s': %s", m->source, strerror(-r));
 	}

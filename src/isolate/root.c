@@ -12,6 +12,7 @@
 #include "isolate/ns_priv.h"
 #include "core/str.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -88,6 +89,56 @@ static int usr_own_folders(struct child *c, struct err *e)
 	return r;
 }
 
+/* One folder of /usr: an overlay where that is possible, else as it is, read-only. */
+static int usr_folder(const char *name, struct err *e)
+{
+	char lower[300], layer[300], work[300], dest[300], options[1024];
+
+	snprintf(lower, sizeof lower, "lusr/%s", name);
+	snprintf(layer, sizeof layer, "ulayer/%s", name);
+	snprintf(work, sizeof work, "uwork/%s", name);
+	snprintf(dest, sizeof dest, "root/usr/%s", name);
+	snprintf(options, sizeof options, "lowerdir=%s,upperdir=%s,workdir=%s,userxattr", lower, layer, work);
+	if (mkdir(dest, 0755) < 0 || (mkdir(layer, 0755) < 0 && errno != EEXIST) || (mkdir(work, 0755) < 0 && errno != EEXIST))
+		return err_sys(e, "make /usr/%s", name);
+	if (!strpbrk(name, ",:\\") && mount("overlay", dest, "overlay", MS_NOSUID | MS_NODEV, options) == 0)
+		return 0;
+	return mount(lower, dest, NULL, MS_BIND | MS_REC, NULL) < 0 ? err_sys(e, "show the host's /usr/%s", name) : 0;
+}
+
+static void dir_drop(DIR **d)
+{
+	if (*d)
+		closedir(*d);
+}
+
+static int usr_by_folders(struct err *e)
+{
+	AUTO(dir_drop) DIR *d = opendir("lusr");
+	char target[PATH_MAX], dest[300];
+	struct dirent *de;
+
+	if (!d)
+		return err_sys(e, "read the host's /usr");
+	while ((de = readdir(d))) {
+		struct stat st;
+		ssize_t n;
+
+		if (str_eq(de->d_name, ".") || str_eq(de->d_name, "..") || fstatat(dirfd(d), de->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (S_ISDIR(st.st_mode) && usr_folder(de->d_name, e) < 0)
+			return -e->code;
+		n = S_ISLNK(st.st_mode) ? readlinkat(dirfd(d), de->d_name, target, sizeof target - 1) : -1;
+		if (n < 0)
+			continue;
+		target[n] = 0;
+		snprintf(dest, sizeof dest, "root/usr/%s", de->d_name);
+		if (symlink(target, dest) < 0)
+			return err_sys(e, "make /usr/%s", de->d_name);
+	}
+	return 0;
+}
+
 static int usr_mount(struct child *c, struct err *e)
 {
 	static const char *const names[] = { "lusr", "ulayer", "uwork", "ulayer/bin", NULL };
@@ -102,10 +153,11 @@ static int usr_mount(struct child *c, struct err *e)
 		return err_set(e, -r, "attach the host's /usr: %s", strerror(-r));
 	if (mount("overlay", "root/usr", "overlay", MS_NOSUID | MS_NODEV, "lowerdir=lusr,upperdir=ulayer,workdir=uwork,userxattr") == 0)
 		return 0;
+	/* (a plain user's) something is mounted below /usr, and an overlay would uncover what that covers */
+	if (errno == EINVAL)
+		return usr_by_folders(e);
 	/* no overlay here: /usr can be read but not written */
-	if (mount("lusr", "root/usr", NULL, MS_BIND, NULL) < 0)
-		return err_sys(e, "show the host's /usr");
-	return 0;
+	return mount("lusr", "root/usr", NULL, MS_BIND | MS_REC, NULL) < 0 ? err_sys(e, "show the host's /usr") : 0;
 }
 
 static int host_root(struct child *c, struct err *e)
