@@ -143,12 +143,42 @@ static int try_overlay(void)
 	return fd < 0 ? -errno : 0;
 }
 
+/* A plain user's overlay may not uncover what a mount below /usr covers: the folder of /usr that holds one stays as it is. */
+static bool usr_mount_below(char *out, size_t size)
+{
+	AUTO_FREE char *text = NULL;
+	char *line, *rest;
+	struct err e;
+
+	if (fd_read_file(AT_FDCWD, "/proc/self/mountinfo", 1 << 20, &text, NULL, &e) < 0)
+		return false;
+	for (rest = text; (line = strsep(&rest, "\n"));) {
+		char *at = line;
+
+		for (int word = 1; word < 5 && at; word++)      /* the place is the fifth word */
+			strsep(&at, " ");
+		if (!at || !str_starts(at, "/usr/"))
+			continue;
+		at[strcspn(at, " ")] = '\0';
+		str_copy(out, size, at);
+		return true;
+	}
+	return false;
+}
+
 static void check_overlay(struct finding *f)
 {
+	bool root = geteuid() == 0;
 	int r = doctor_enter(CLONE_NEWNS);
+	char below[128];
 
 	if (r == 0)
 		r = try_overlay();
+	if (r == 0 && !root && usr_mount_below(below, sizeof below)) {
+		finding_set(f, HEALTH_LESS, "works, but %s is a mount of its own: that folder of /usr stays read-only inside", below);
+		finding_fix(f, "run bureau as root, or unmount it");
+		return;
+	}
 	if (r == 0) {
 		finding_set(f, HEALTH_OK, "works in a user namespace, on a tmpfs");
 		return;
