@@ -220,7 +220,7 @@ def check_net(who):
     get_url = "import socket;s=socket.create_connection(('%s',8000),20);s.sendall(b'hi\\n');print(s.recv(100).decode())"
     r = who.run("--net", "all", "--allow", "10.9.9.0/24", "--", "python3", "-c", get_url % "10.9.9.1")
     ok(r.code == 0 and "from the door's side" in r.out, f"{who.name}: --net all reaches a server by its address", r)
-    r = who.run("--net", "all", "--allow", "10.9.9.0/24", "--resolver", "10.9.9.1", "--", "python3", "-c", get_url % "srv.test")
+    r = who.run("--net", "all", "--allow", "10.9.9.0/24", "--resolver", "10.9.9.1", "--", "python3", "-c", get_url % "srv.example.com")
     ok(r.code == 0 and "from the door's side" in r.out, f"{who.name}: and by its name", r)
     r = who.run("--net", "all", "--", "python3", "-c", get_url % "10.9.9.1")
     ok(r.code != 0 and "10.9.9.1" in r.err and "refused" in r.err, f"{who.name}: a private address is refused unless allowed", r)
