@@ -283,7 +283,7 @@ def run(ns, fds):
     four.start(), six.start()
     names = {"web.example": ["127.0.0.1"], "six.example": ["::1"], "both.example": ["::1", "127.0.0.1"], "meta.example": ["169.254.169.254"],
              "private.example": ["10.1.2.3"], "mapped.example": ["::ffff:10.0.0.1"], "cut.example": ["cut", "127.0.0.1"],
-             "mixed.example": ["10.1.2.3", "127.0.0.1"], "forged.example": "forged", "empty.example": []}
+             "mixed.example": ["10.1.2.3", "127.0.0.1"], "forged.example": "forged", "silent.example": "silent", "empty.example": []}
     dns = Dns(names)
     dns.start()
     door = Door("--resolver", f"127.0.0.1:{dns.port}", "--allow", "127.0.0.0/8", "--allow", "::1/128")
@@ -353,6 +353,12 @@ def connections(ns, door, cid, dns, four, six):
     ok(inside(ns.pid, f"print(say('nosuch.example', 80))") == "b'RESET'", "no such name: a reset")
     ok(inside(ns.pid, f"print(say('empty.example', 80))") == "b'RESET'", "a name without addresses: a reset")
     ok(inside(ns.pid, "print(say('web.example', 1))") == "b'RESET'", "nobody listens there: a reset")
+    for host in ("forged.example", "silent.example"):
+        t = time.time()
+        ok(inside(ns.pid, f"print(say('{host}', 80))") == "b'RESET'" and 3 < time.time() - t < 15, f"{host}: asked again, then a reset")
+    ok(len([a for a in dns.asked if a[0] == "silent.example" and a[1] == 1]) == 2, "two rounds")
+    asked = len(dns.asked)
+    ok(inside(ns.pid, f"print(say('web.example', {four.port}))") == "b'hello x\\n'" and len(dns.asked) == asked, "an answer is kept for its time")
     size = 100_000_000
     out = inside(ns.pid, f"""
 s = dial('web.example', {four.port}); s.sendall(b'big {size}\\n')
