@@ -122,7 +122,7 @@ void e2b_gone(struct http_req *r, const char *id)
 {
 	http_set(r, "Cache-Control", "no-store");
 	if (wants_page(r)) {
-		page(r, "The sandbox was not found", "It has ended, or it never was here. Its address holds no other program.");
+		page(r, "Sandbox Not Found", "It has ended, or it never was here. Its address holds no other program.");
 		return;
 	}
 	/* the id has been checked: [a-z0-9] */
@@ -133,7 +133,7 @@ void e2b_port_closed(struct http_req *r, const char *id, uint16_t port)
 {
 	http_set(r, "Cache-Control", "no-store");
 	if (wants_page(r)) {
-		page(r, "Nothing listens on that port", "The sandbox is running, but no program in it has this port open.");
+		page(r, "Closed Port Error", "The sandbox is running, but no program in it has this port open.");
 		return;
 	}
 	http_replyf(r, 502, JSON_TYPE, "{\"sandboxId\":\"%s\",\"message\":\"The sandbox is running but port is not open\",\"port\":%u,\"code\":502}",

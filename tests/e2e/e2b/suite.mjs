@@ -285,6 +285,10 @@ test('signed links need no token', async () => {
   const up = await fetch(await sbx.uploadUrl('up.txt'), { method: 'POST', body: form })
   assert.equal(up.status, 200)
   assert.equal(await sbx.files.read('up.txt'), 'up')
+  const plainField = new FormData()
+  plainField.append('file', 'no file name')
+  const field = await fetch(await sbx.uploadUrl('field.txt', { user: 'root', useSignatureExpiration: 60 }), { method: 'POST', body: plainField })
+  assert.deepEqual(await field.json(), [{ name: 'field.txt', path: '/root/field.txt', type: 'file' }])
   if (!plain) assert.equal((await fetch(`https://49983-${sbx.sandboxId}.${process.env.E2B_DOMAIN}/files?path=link.txt`)).status, 401)
 })
 
@@ -418,6 +422,8 @@ test('ports: getHost reaches a program, WebSocket too, no key leaks', async () =
   await c.kill()
   const closed = await ask()
   assert.equal(closed.status, 502)
+  const page = await ask('/', { 'User-Agent': 'Mozilla/5.0 (X11; Linux x86_64)' })
+  if (plain) assert.doesNotMatch(await page.text(), /<title>/)    // fetch says "cors": a page's script wants JSON
   assert.deepEqual(await closed.json(), { sandboxId: sbx.sandboxId, message: 'The sandbox is running but port is not open', port: 8123, code: 502 })
 })
 
