@@ -34,7 +34,7 @@ static void split_absolute(struct http_req *c)
 
 	/* two bytes to the left, over the "//": room for a NUL and for a '/' that the path may lack */
 	memmove(host - 2, host, n);
-	host[n - 2] = 0;
+	(host + n)[-2] = 0;     /* n may be 1 */
 	c->host = host - 2;
 	h->target_len = (uint16_t)(h->target_len - (host + n - t));
 	h->target = (uint16_t)(host + n - h->base);
