@@ -21,6 +21,7 @@ static struct {
 	int error_times;                 /* how often; then result */
 	int fd;
 	enum op_life life;
+	bool open;                       /* made with secure=false: any token will do */
 	bool hold;                       /* streams: stay open after `start` */
 	struct op_call *held;
 	struct op_tie *ties;
@@ -105,7 +106,7 @@ enum op_life ops_life(struct ops *o, const char *id) { return str_eq(id, ID) ? f
 
 int ops_auth_token(struct ops *o, const char *id, const char *token, struct principal *ret, struct err *e)
 {
-	if (!token || !str_eq(token, TOKEN))
+	if (!fake.open && (!token || !str_eq(token, TOKEN)))
 		return err_set(e, EACCES, "wrong token");
 	*ret = (struct principal){ .rights = OP_USE, .only_computer = ID, .name = "token:x" };
 	return 0;

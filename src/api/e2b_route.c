@@ -115,6 +115,11 @@ static bool allowed(struct e2b_req *q, bool files)
 		e2b_gone(q->r, q->id);
 		return false;
 	}
+	/* an open sandbox (secure=false) is open to programs, not to whatever page a browser shows */
+	if (r == 0 && !token && api_same_site(q->api, q->r, &e) < 0) {
+		e2b_status(q->r, 403, "%s", e.msg);
+		return false;
+	}
 	if (r < 0 && !token && files) {
 		why = check_signature(q->api, q->r, q->id);
 		/* the link was made by who holds the token, for this path and act */

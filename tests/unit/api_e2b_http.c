@@ -108,6 +108,8 @@ static bool has(const char *what) { return memmem(got, ngot, what, strlen(what))
 
 static void test_routing(void)
 {
+	static const char page[] = "GET /x HTTP/1.1\r\nHost: 49983-" ID ".box.test\r\nOrigin: http://evil.test\r\nConnection: close\r\n\r\n";
+
 	fake.life = OP_LIFE_RUNNING;
 	ask("GET", "/health", "", NULL, 0);
 	ok(status() == 299, "a health check that names no sandbox isn't ours");
@@ -128,6 +130,10 @@ static void test_routing(void)
 	ok(status() == 400 && has("missing header"), "a method for nobody");
 	ask("GET", "/health", ENVD "Origin: http://evil.test\r\n", NULL, 0);
 	ok(status() == 403, "another site's page");
+	fake.open = true;
+	talk(page, strlen(page), NULL);
+	ok(status() == 403, "an open sandbox isn't open to other sites' pages");
+	fake.open = false;
 	ask("POST", "/init", ENVD, "{}", 2);
 	ok(status() == 404, "inner routes aren't there");
 	fake.life = OP_LIFE_ENDED;
