@@ -56,8 +56,12 @@ int api_fail(const struct err *e)
 	for (const char *s = e->msg; *s; s++)
 		fputc((unsigned char)*s < 32 || *s == 127 ? '?' : *s, stderr);
 	fputc('\n', stderr);
-	if (*e->hint)
-		fprintf(stderr, "  %s\n", e->hint);
+	if (*e->hint) {
+		fputs("  ", stderr);
+		for (const char *s = e->hint; *s; s++)
+			fputc((unsigned char)*s < 32 || *s == 127 ? '?' : *s, stderr);
+		fputc('\n', stderr);
+	}
 	for (size_t i = 0; i < sizeof map / sizeof *map; i++) {
 		if (map[i].code == e->code)
 			return map[i].out;

@@ -93,6 +93,7 @@ struct client_tree_end { const struct err *e; unsigned files, folders, skipped; 
 struct client_tree_spec {
 	const char *id, *remote, *user;
 	int dirfd;                                               /* stays the caller's, open until end() */
+	uint64_t max;                                            /* get: bytes of all files together, above: EFBIG; 0 = any */
 	void (*each)(void *ctx, const char *rel, uint64_t size); /* a file begins; may be NULL */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total);
 	void (*end)(void *ctx, const struct client_tree_end *x);

@@ -28,6 +28,7 @@ struct client_tree {
 	bool put;
 	struct item *items;
 	size_t n, cap, at;
+	uint64_t got;              /* size of the file that has just come */
 	int fd;
 	struct client_call *call;
 	struct timer soon;
@@ -136,10 +137,12 @@ static void item_done(void *ctx, const struct client_answer *a)
 {
 	struct client_tree *t = ctx;
 	const struct item *it = &t->items[t->at];
+	struct stat st = { .st_size = 0 };
 
 	t->call = NULL;
-	if (!a->e && !t->put && t->fd >= 0 && fchmod(t->fd, it->mode & 0777) < 0)
+	if (!a->e && !t->put && t->fd >= 0 && (fchmod(t->fd, it->mode & 0777) < 0 || fstat(t->fd, &st) < 0))
 		err_sys(&t->err, "chmod '%s'", it->rel);
+	t->got = (uint64_t)st.st_size;
 	fd_drop(&t->fd);
 	if (a->e) {
 		t->err = *a->e;
@@ -149,7 +152,7 @@ static void item_done(void *ctx, const struct client_answer *a)
 		finish(t);
 		return;
 	}
-	t->end.bytes += it->size;
+	t->end.bytes += t->put ? it->size : t->got;
 	t->at++;
 	next(t);
 }
@@ -186,6 +189,8 @@ static int start_get(struct client_tree *t, const struct item *it)
 	/* a file may have grown since it was listed, but not without end */
 	struct client_file f = { .id = t->id, .path = remote, .user = t->user, .progress = t->s.progress, .len = it->size + (1u << 20) };
 
+	if (t->s.max && t->end.bytes + it->size > t->s.max)
+		return err_set(&t->err, EFBIG, "the folder is larger than %llu bytes", (unsigned long long)t->s.max);
 	snprintf(remote, sizeof remote, "%s/%s", t->remote, it->rel);
 	t->fd = open_below(t->s.dirfd, it->rel, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0666);
 	if (t->fd < 0)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/proc.h"
 #include "core/str.h"
 #include "secretary/job_priv.h"
 
@@ -37,6 +38,12 @@ struct args {
 	struct job_opts o;
 };
 
+static void plain(FILE *f, const char *s)
+{
+	for (; s && *s; s++)
+		fputc((unsigned char)*s < 32 || *s == 127 ? '?' : *s, f);
+}
+
 static int fail(const struct err *e)
 {
 	static const struct { int code, out; } map[] = {
@@ -44,9 +51,14 @@ static int fail(const struct err *e)
 		{ EILSEQ, OUT_USAGE }, { EXDEV, OUT_USAGE },
 	};
 
-	fprintf(stderr, "bureau job: %s\n", e->msg);
-	if (*e->hint)
-		fprintf(stderr, "  %s\n", e->hint);
+	/* a server's or a computer's words may be in it */
+	fputs("bureau job: ", stderr);
+	plain(stderr, e->msg);
+	if (*e->hint) {
+		fputs("\n  ", stderr);
+		plain(stderr, e->hint);
+	}
+	fputc('\n', stderr);
 	for (size_t i = 0; i < sizeof map / sizeof *map; i++) {
 		if (map[i].code == e->code)
 			return map[i].out;
@@ -80,12 +92,6 @@ static json_t *short_document(const json_t *doc)
 	}
 	json_object_set_new(out, "tasks", tasks);
 	return out;
-}
-
-static void plain(FILE *f, const char *s)
-{
-	for (; s && *s; s++)
-		fputc((unsigned char)*s < 32 || *s == 127 ? '?' : *s, f);
 }
 
 static int tell(const struct args *a, const json_t *doc)
@@ -350,6 +356,8 @@ int main(int argc, char **argv)
 
 	log_init("bureau-secretary", LOG_WARN);
 	signal(SIGPIPE, SIG_IGN);
+	if (proc_harden(&e) < 0)
+		return fail(&e);
 	argc--;
 	argv++;
 	if (argc && str_eq(*argv, "job")) {

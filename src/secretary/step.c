@@ -417,7 +417,8 @@ static void on_tree_got(void *ctx, const struct client_tree_end *x)
 /* get = "FOLDER/": all of it, into the folder `to` (or its own name) */
 static int get_folder(struct run *r, const struct spec_step *st, const char *from, const char *to, struct err *e)
 {
-	struct client_tree_spec ts = { .id = r->id, .remote = from, .user = user_of(r, st), .end = on_tree_got };
+	struct client_tree_spec ts = { .id = r->id, .remote = from, .user = user_of(r, st), .max = RUN_FILE_MAX,
+		.end = on_tree_got };
 	AUTO_FD int dir = files_folder(r->s, r->t->id, true);
 	AUTO_FREE char *inside = NULL;
 	int keep;
