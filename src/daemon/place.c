@@ -104,6 +104,25 @@ static int lock(struct serve *s, struct err *e)
 	return 0;
 }
 
+/* bureaud has a user of its own: every folder above must let it pass. */
+static int check_reach(const struct serve *s, struct err *e)
+{
+	char path[4096];
+	struct stat st;
+
+	str_copy(path, sizeof path, s->state);
+	for (char *slash; (slash = strrchr(path, '/')) && slash != path;) {
+		*slash = '\0';
+		if (stat(path, &st) < 0)
+			return err_sys(e, "look at '%s'", path);
+		if (st.st_mode & S_IXOTH)
+			continue;
+		err_set(e, EACCES, "the server's user (uid %d) can't reach '%s': folder '%s' is closed to it", (int)s->uid, s->state, path);
+		return err_hint(e, "chmod o+x '%s', or choose another --state", path);
+	}
+	return 0;
+}
+
 /* A folder of bureaud's own. */
 static int own_folder(struct serve *s, const char *name, mode_t mode, struct err *e)
 {
@@ -140,6 +159,8 @@ static int folders(struct serve *s, struct err *e)
 	for (size_t i = 0; i < sizeof keepers / sizeof keepers[0]; i++)
 		if (mkdirat(s->state_fd, keepers[i].name, keepers[i].mode) < 0 && errno != EEXIST)
 			return err_sys(e, "make '%s/%s'", s->state, keepers[i].name);
+	if (s->root && check_reach(s, e) < 0)
+		return -e->code;
 	if (own_folder(s, "store", 0700, e) < 0 || ops_key_make(s->state, e) < 0)
 		return -e->code;
 	return own_file(s, "api-key", e) < 0 || own_file(s, "audit.log", e) < 0 ? -e->code : 0;

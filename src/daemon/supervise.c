@@ -24,6 +24,7 @@
 #define DELAY_MAX 5000
 #define STOP_MS 30000
 #define DOORS_MAX 4
+#define FIRST_TRIES 4                /* one that never got ready is given up after so many starts */
 
 enum which { KEEPER, DAEMON, NCHILDREN };
 
@@ -35,6 +36,7 @@ struct child {
 	struct timer again, kill;
 	int64_t started;
 	int delay;
+	unsigned starts;
 	bool running;
 };
 
@@ -46,7 +48,7 @@ struct super {
 	struct child child[NCHILDREN];
 	struct door doors[DOORS_MAX];
 	struct link *control;
-	bool stopping, announced, end_asked;
+	bool stopping, announced, end_asked, failed;
 	unsigned end_tries;
 };
 
@@ -198,7 +200,7 @@ static void go_on_stopping(struct super *u)
 		}
 	}
 	if (d->running) {
-		if (!u->end_asked)
+		if (!u->end_asked || u->failed)
 			stop_child(d);
 		return;
 	}
@@ -208,7 +210,7 @@ static void go_on_stopping(struct super *u)
 		stop_child(k);
 		return;
 	}
-	loop_quit(u->loop, 0);
+	loop_quit(u->loop, u->failed);
 }
 
 static void on_signal(void *ctx, int signo)
@@ -244,6 +246,7 @@ static void on_exit_event(struct source *s, uint32_t events)
 {
 	struct child *c = container_of(s, struct child, exit);
 	struct super *u = c->u;
+	struct err e;
 	int status;
 
 	if (proc_pidfd_reap(s->fd, &status) != 1)
@@ -254,14 +257,21 @@ static void on_exit_event(struct source *s, uint32_t events)
 	c->running = false;
 	if (u->stopping) {
 		if (c == &u->child[DAEMON] && status != 0)
-			u->end_asked = false;        /* it didn't finish: another one does */
+			u->end_asked = u->failed;    /* it didn't finish: another one does */
+		/* bureaud can't end computers without a keeper */
+		if (c == &u->child[KEEPER] && u->child[DAEMON].running && !u->failed && start_child(u, KEEPER, &e) == 0)
+			return;
 		go_on_stopping(u);
 		return;
 	}
-	if (WIFSIGNALED(status))
-		log_error("%s was ended by signal %d: starting it again", c->name, WTERMSIG(status));
-	else
-		log_error("%s ended with code %d: starting it again", c->name, WEXITSTATUS(status));
+	log_error("%s %s %d: starting it again", c->name, WIFSIGNALED(status) ? "was ended by signal" : "ended with code",
+		WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	if (!u->announced && !WIFSIGNALED(status) && ++c->starts >= FIRST_TRIES) {
+		log_error("%s can't be started: giving up", c->name);
+		u->failed = u->stopping = u->end_asked = true;
+		go_on_stopping(u);
+		return;
+	}
 	if (clock_mono_ms() - c->started > STEADY_MS)
 		c->delay = 0;
 	c->again.fire = on_again;
