@@ -79,12 +79,13 @@ static void draw(struct progress *p)
 {
 	AUTO_BUF struct buf b = BUF_INIT(65536);
 	unsigned width = columns(), lines = 0, shown = 0;
-	int count[TASK_STATES], n, running = sched_running(p->s->sched);
+	int count[TASK_STATES], n, running;
 	struct task *t = sched_tasks(p->s->sched, &n);
 	int64_t now = clock_wall_ms();
 	char bad[40] = "";
 
 	sched_count(p->s->sched, count);
+	running = count[TASK_STARTING] + count[TASK_WORKING] + count[TASK_CLAIMED];
 	if (p->drawn)
 		buf_printf(&b, "\033[%uA", p->drawn);
 	if (count[TASK_FAILED] + count[TASK_BLOCKED])
