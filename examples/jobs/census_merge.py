@@ -27,7 +27,7 @@ def chart(path, sections):
 	"""Bars: installed size of the largest sections."""
 	top = sections[:14]
 	most = max(s["kib"] for s in top) or 1
-	row, left, width = 26, 150, 620
+	row, left, width = 26, 150, 560
 	out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 %d" font-family="sans-serif" font-size="13">' % (len(top) * row + 44),
 		'<rect width="100%" height="100%" fill="#ffffff"/>', '<text x="10" y="22" font-size="15">Installed size by section</text>']
 	for i, s in enumerate(top):
