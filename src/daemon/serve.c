@@ -23,7 +23,7 @@ static const char usage[] =
 	"  --tls-cert FILE --tls-key FILE\n"
 	"                       serve https\n"
 	"  --domain NAME        hosts PORT-ID.NAME reach the ports of computers (wildcard DNS must point here)\n"
-	"  --pool N             computers kept ready for each template in use (4; 0 = none)\n"
+	"  --pool N             computers kept ready for each template in use (24, under 1 MiB each; 0 = none)\n"
 	"  --max N              computers at once\n"
 	"  --allow CIDR         private addresses that computers may reach all the same (may be given again)\n"
 	"  --resolver ADDR      the DNS server to ask instead of this host's\n"
@@ -100,7 +100,7 @@ static int parse(int argc, char **argv, struct serve *s)
 		return -1;
 	}
 	if (!s->pool_given)
-		s->pool = 4;
+		s->pool = 24;
 	return 0;
 }
 

@@ -1,8 +1,9 @@
 /* pool -- ready computers, so that a create is one question to a running guest.
  *
  * Theory of operation. For each kind (template and network) that was asked for of late, some computers are kept set up with
- * the default limits and no owner. A create claims one; another is made behind it, one at a time, and not while creates that
- * nobody can serve from here are under way. Pooled computers have no row in the store and no name that anybody knows: after a crash of
+ * the default limits and no owner. A create claims one; others are made behind it, but not while creates that nobody can serve
+ * from here are under way. While at least half are left, refilling waits for a calm moment: whoever just got a computer is about
+ * to use it, and should have the processors. Below half it starts at once, two at a time. Pooled computers have no row in the store and no name that anybody knows: after a crash of
  * ours the keeper is asked to end them. Under pressure (number, memory) they are the first to go. */
 #include "machine/machine_priv.h"
 
@@ -16,8 +17,9 @@
 #include "core/log.h"
 #include "core/str.h"
 
-#define SOON_MS 2
+#define SOON_MS 1
 #define CALM_MS 20
+#define MAKING_MAX 2
 #define FORGET_MS (10 * 60 * 1000)
 #define FAILS_MAX 3
 #define FREE_MIN_KB (512 * 1024)     /* nothing is made in advance when the host has less to give */
@@ -51,10 +53,20 @@ static struct pool_kind *touch(struct machines *ms, const char *template, uint8_
 	return k;
 }
 
+static bool is_low(const struct machines *ms, const struct pool_kind *k)
+{
+	return k->ready + k->making < (ms->o.pool + 1) / 2;
+}
+
 void pool_wake(struct machines *ms)
 {
-	if (ms->o.pool && !ms->stopping && !ms->ending && ms->ready)
-		loop_arm(ms->o.loop, &ms->refill, SOON_MS);
+	bool low = false;
+
+	if (!ms->o.pool || ms->stopping || ms->ending || !ms->ready)
+		return;
+	for (int i = 0; i < POOL_KINDS; i++)
+		low = low || (ms->kinds[i].used && is_low(ms, &ms->kinds[i]));
+	loop_arm(ms->o.loop, &ms->refill, low || clock_mono_ms() - ms->busy_at > CALM_MS ? SOON_MS : CALM_MS);
 }
 
 static bool of_kind(const struct computer *c, const struct pool_kind *k)
@@ -185,10 +197,33 @@ static void forget(struct machines *ms, struct pool_kind *k)
 		k->used = false;
 }
 
+/* Makes one more of the first kind that lacks some. */
+static bool refill(struct machines *ms, const struct pool_kind *newest)
+{
+	int64_t now = clock_mono_ms();
+
+	for (int i = 0; i < POOL_KINDS; i++) {
+		struct pool_kind *k = &ms->kinds[i];
+
+		if (!k->used || k->fails >= FAILS_MAX)
+			continue;
+		if (k != newest && now - k->last_used > FORGET_MS) {
+			forget(ms, k);
+			continue;
+		}
+		if (k->ready + k->making >= ms->o.pool || (k->making && !is_low(ms, k)))
+			continue;
+		if (ms->total + 1 < ms->max && available_kb() > FREE_MIN_KB) {
+			make_one(ms, k);
+			return true;
+		}
+	}
+	return false;
+}
+
 void pool_fire(struct timer *t)
 {
 	struct machines *ms = container_of(t, struct machines, refill);
-	int64_t now = clock_mono_ms();
 	struct pool_kind *newest = NULL;
 	unsigned making = 0;
 
@@ -200,28 +235,12 @@ void pool_fire(struct timer *t)
 			newest = !newest || ms->kinds[i].last_used > newest->last_used ? &ms->kinds[i] : newest;
 		}
 	}
-	if (making)
-		return;                  /* its end wakes us */
 	if (ms->count[MS_CREATING] > making) {
 		loop_arm(ms->o.loop, t, CALM_MS);
 		return;
 	}
-	for (int i = 0; i < POOL_KINDS; i++) {
-		struct pool_kind *k = &ms->kinds[i];
-
-		if (!k->used || k->fails >= FAILS_MAX)
-			continue;
-		if (k != newest && now - k->last_used > FORGET_MS) {
-			forget(ms, k);
-			continue;
-		}
-		if (k->ready >= ms->o.pool)
-			continue;
-		if (ms->total + 1 < ms->max && available_kb() > FREE_MIN_KB) {
-			make_one(ms, k);
-			return;
-		}
-	}
-	/* full: look again in a while, for kinds to forget */
-	loop_arm(ms->o.loop, t, 60 * 1000);
+	while (making < MAKING_MAX && refill(ms, newest))
+		making++;
+	if (!making)             /* full: look again in a while, for kinds to forget. Otherwise the end of a making wakes us */
+		loop_arm(ms->o.loop, t, 60 * 1000);
 }
