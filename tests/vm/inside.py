@@ -57,16 +57,16 @@ class Who:
             os.setresgid(self.uid, self.uid, self.uid)
             os.setresuid(self.uid, self.uid, self.uid)
 
-    def start(self, *argv, **more):
-        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": self.home, "USER": self.name.split()[0].rstrip(","), "LC_ALL": "C.UTF-8"}
+    def start(self, *argv, **variables):
+        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": self.home, "USER": self.name.split()[0].rstrip(","), "LC_ALL": "C.UTF-8", **variables}
         self.make_group()
         return subprocess.Popen([B + argv[0], *argv[1:]], preexec_fn=self.enter, env=env, cwd="/", stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", **more)
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
 
-    def call(self, *argv, wait=SLOW):
-        p = self.start(*argv)
+    def call(self, *argv, **variables):
+        p = self.start(*argv, **variables)
         try:
-            out, err = p.communicate(timeout=wait)
+            out, err = p.communicate(timeout=SLOW)
         except subprocess.TimeoutExpired:
             p.kill()
             out, err = p.communicate()
@@ -142,6 +142,20 @@ def without_modules():
     put("/proc/sys/kernel/modprobe", B + "modprobe")
 
 
+def switched_off():
+    """Debian's and the kernel's own switch against user namespaces of plain users."""
+    for name, off, on in (("kernel/unprivileged_userns_clone", "0", "1"), ("user/max_user_namespaces", "0", get("/proc/sys/user/max_user_namespaces"))):
+        if not os.path.exists("/proc/sys/" + name):
+            continue
+        word = name.replace("/", ".")
+        put("/proc/sys/" + name, off)
+        h = USERS[0].call("bureau", "doctor")
+        ok(h.code == 1 and health(h).get("namespaces") == "BAD" and word in h.out, f"{word}={off}: doctor says that it must be changed", h)
+        r = USERS[0].run("--", "true")
+        ok(r.code == 125 and word in r.err, f"{word}={off}: a run fails and names it", r)
+        put("/proc/sys/" + name, on)
+
+
 # ---- bureau run ----
 
 def check_basics(who):
@@ -190,8 +204,19 @@ def check_mount(who):
     ok(r.code != 0 and "Read-only" in r.err and not os.path.exists(folder + "/no"), f"{who.name}: a read-only mount can't be written", r)
 
 
-EAT = "b=[]\nfor i in range(300): b.append(bytearray(b'x')*(1<<20))"
-FORK = "import os,time\nn=0\ntry:\n while n<400:\n  p=os.fork()\n  if p==0: time.sleep(30)\n  n+=1\nexcept OSError as e: print(n, e.errno)"
+EAT = "b=[]\nfor i in range(120): b.append(bytearray(b'x')*(1<<20))"
+FORK = """import os, signal
+made = []
+try:
+    while len(made) < 400:
+        p = os.fork()
+        if p == 0:
+            signal.pause()
+        made.append(p)
+except OSError as e:
+    print(len(made), e.errno)
+for p in made:
+    os.kill(p, signal.SIGKILL)"""
 
 
 def check_limits(who, limited):
@@ -278,29 +303,31 @@ def check_server(who, limited):
         return
 
     def cli(*argv):
-        return who.call("bureau", *argv[:2], *([argv[2]] if len(argv) > 2 else []), *argv[3:], wait=SLOW)
+        return who.call("bureau", *argv, BUREAU_STATE=state)
 
-    env_cli = lambda *argv: subprocess.run([B + "bureau", *argv], env={"BUREAU_STATE": state, "PATH": "/usr/bin:/bin", "HOME": who.home}, preexec_fn=who.enter,
-                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, timeout=SLOW, check=False)
-    c = env_cli("sandbox", "create")
-    box = c.stdout.strip()
-    ok(c.returncode == 0 and box, f"{who.name}: sandbox create", c)
-    e = env_cli("sandbox", "exec", box, "--", "sh", "-c", "echo $((6*7)); exit 5")
-    ok(e.returncode == 5 and e.stdout == "42\n", f"{who.name}: sandbox exec", e)
-    m = env_cli("sandbox", "metrics", box)
-    ok(m.returncode == 0, f"{who.name}: sandbox metrics", m)
-    print("".join(f"# {line}\n" for line in m.stdout.splitlines()), end="", flush=True)
-    env_cli("sandbox", "exec", box, "--", "sh", "-c", "echo kept >/tmp/f")
+    c = cli("sandbox", "create", "--memory", "64M", "--cpus", "1", "--pids", "30")
+    box = c.out.strip()
+    ok(c.code == 0 and box, f"{who.name}: sandbox create", c)
+    e = cli("sandbox", "exec", box, "--", "sh", "-c", "echo $((6*7)); exit 5")
+    ok(e.code == 5 and e.out == "42\n", f"{who.name}: sandbox exec", e)
+    m = cli("sandbox", "metrics", box)
+    ok(m.code == 0, f"{who.name}: sandbox metrics", m)
+    if limited:
+        e = cli("sandbox", "exec", box, "--", "python3", "-c", EAT)
+        ok(e.code == 137, f"{who.name}: a program over its computer's memory ends alone", e)
+        e = cli("sandbox", "exec", box, "--", "python3", "-c", FORK)
+        ok(e.out.split()[:1] and int(e.out.split()[0]) < 30, f"{who.name}: and no more processes than asked for", e)
+    cli("sandbox", "exec", box, "--", "sh", "-c", "echo kept >/tmp/f")
     old = pids_of("bureau-keeper", who.uid)
     for pid in old:
         os.kill(pid, signal.SIGKILL)
     ok(old and wait_for(lambda: [p for p in pids_of("bureau-keeper", who.uid) if p not in old]), f"{who.name}: a killed keeper is started again", old)
-    e = env_cli("sandbox", "exec", box, "--", "cat", "/tmp/f")
-    ok(e.returncode == 0 and e.stdout == "kept\n", f"{who.name}: its computers are still there", e)
-    c = env_cli("sandbox", "create")
-    ok(c.returncode == 0, f"{who.name}: and new ones are made", c)
-    k = env_cli("sandbox", "kill", box, c.stdout.strip() or box)
-    ok(k.returncode == 0, f"{who.name}: sandbox kill, one of them adopted", k)
+    e = cli("sandbox", "exec", box, "--", "cat", "/tmp/f")
+    ok(e.code == 0 and e.out == "kept\n", f"{who.name}: its computers are still there", e)
+    c = cli("sandbox", "create")
+    ok(c.code == 0, f"{who.name}: and new ones are made", c)
+    k = cli("sandbox", "kill", box, c.out.strip() or box)
+    ok(k.code == 0, f"{who.name}: sandbox kill, one of them adopted", k)
     serve.send_signal(signal.SIGTERM)
     try:
         out, err = serve.communicate(timeout=30)
@@ -308,7 +335,7 @@ def check_server(who, limited):
         serve.kill()
         out, err = serve.communicate()
     ok(serve.returncode == 0, f"{who.name}: the server ends well", err)
-    ok(not wait_for(lambda: None if pids_of("bureau-", who.uid) else True) is None, f"{who.name}: no process of it is left", pids_of("bureau-", who.uid))
+    ok(wait_for(lambda: not pids_of("bureau-", who.uid)), f"{who.name}: no process of it is left", pids_of("bureau-", who.uid))
 
 
 def main():
@@ -327,6 +354,7 @@ def main():
 
     if "modules" in parts:
         without_modules()
+        switched_off()
         lap("without modules")
     net = net_server()
     for who in [ROOT] + USERS:
