@@ -171,8 +171,9 @@ static const char cache_in[] = "--setup-hook=mkdir -p \"$1\"/var/cache/apt/archi
 	"find . -maxdepth 1 -name '*.deb' -exec cp -n -t \"$1\"/var/cache/apt/archives {} +";
 static const char cache_out_essential[] = "--essential-hook=cp -n \"$1\"/var/cache/apt/archives/*.deb \"$BUREAU_CACHE\"/ || true";
 static const char cache_out[] = "--customize-hook=cp -n \"$1\"/var/cache/apt/archives/*.deb \"$BUREAU_CACHE\"/ || true";
+static const char make_user[] = "--customize-hook=chroot \"$1\" useradd --create-home --uid 1000 --user-group --shell /bin/bash user";
+/* After the recipe's own lines: those still have the host's name servers, and what they install is stripped too. */
 static const char *const setup[] = {
-	"--customize-hook=chroot \"$1\" useradd --create-home --uid 1000 --user-group --shell /bin/bash user",
 	/* our sudo isn't setuid, and nothing else needs to be: no_new_privs is always on inside */
 	"--customize-hook=find \"$1\" -xdev -type f -perm /6000 -exec chmod a-s {} +",
 	"--customize-hook=printf 'nameserver 127.0.0.1\\noptions edns0\\n' >\"$1\"/etc/resolv.conf; echo sandbox >\"$1\"/etc/hostname; "
@@ -200,14 +201,15 @@ static int run_mmdebstrap(struct build *b, const char *log_path, struct err *e)
 	int fds[2], code;
 	pid_t pid;
 
-	for (size_t i = 0; i < sizeof setup / sizeof *setup; i++)
-		argv[n++] = setup[i];
+	argv[n++] = make_user;
 	for (size_t i = 0; i < r->nruns; i++) {
 		snprintf(run[i], sizeof run[i], "--customize-hook=chroot \"$1\" /bin/sh -ec \"$BUREAU_RUN_%zu\"", i);
 		snprintf(run_env[i], sizeof run_env[i], "BUREAU_RUN_%zu=%.1000s", i, r->runs[i]);
 		argv[n++] = run[i];
 		envp[nenv++] = run_env[i];
 	}
+	for (size_t i = 0; i < sizeof setup / sizeof *setup; i++)
+		argv[n++] = setup[i];
 	for (size_t i = 0; i < b->a->napt_options; i++) {
 		snprintf(opt[i], sizeof opt[i], "--aptopt=%.380s", b->a->apt_options[i]);
 		argv[n++] = opt[i];
