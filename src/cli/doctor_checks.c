@@ -127,9 +127,10 @@ static void check_proc(struct finding *f)
 	finding_fix(f, "something is mounted over parts of /proc (a container does that): allow an unmasked /proc there, or run on the host");
 }
 
+/* 1: it works, but has no place for its own marks. */
 static int try_overlay(void)
 {
-	static const char *const dirs[] = { "/tmp/l", "/tmp/u", "/tmp/w", "/tmp/m" };
+	static const char *const dirs[] = { "/tmp/l", "/tmp/u", "/tmp/w", "/tmp/m", "/tmp/l/d" };
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("t", "/tmp", "tmpfs", MS_NOSUID, "size=1M,nr_inodes=100") < 0)
 		return -errno;
@@ -140,7 +141,9 @@ static int try_overlay(void)
 		return -errno;
 	AUTO_FD int fd = open("/tmp/m/x", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
 
-	return fd < 0 ? -errno : 0;
+	if (fd < 0)
+		return -errno;
+	return rmdir("/tmp/m/d") < 0 || mkdir("/tmp/m/d", 0755) < 0;
 }
 
 /* A plain user's overlay may not uncover what a mount below /usr covers: the folder of /usr that holds one stays as it is. */
@@ -174,9 +177,14 @@ static void check_overlay(struct finding *f)
 
 	if (r == 0)
 		r = try_overlay();
-	if (r == 0 && !root && usr_mount_below(below, sizeof below)) {
+	if (r >= 0 && !root && usr_mount_below(below, sizeof below)) {
 		finding_set(f, HEALTH_LESS, "works, but %s is a mount of its own: that folder of /usr stays read-only inside", below);
 		finding_fix(f, "run bureau as root, or unmount it");
+		return;
+	}
+	if (r == 1) {
+		finding_set(f, HEALTH_NOTE, "works, but a folder of the template that was removed inside can't be made again under its name");
+		finding_fix(f, "Linux 6.6 or newer can: its tmpfs keeps user.* attributes");
 		return;
 	}
 	if (r == 0) {
@@ -222,6 +230,16 @@ static int helper_userns(pid_t *ret_pid)
 	return r < 0 ? r : open(path, O_RDONLY | O_CLOEXEC);
 }
 
+static int try_idmap(const char *path, int userns)
+{
+	AUTO_FD int tree = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns };
+
+	if (userns < 0)
+		return -userns;
+	return tree < 0 || syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0 ? errno : 0;
+}
+
 static void check_idmap(struct finding *f)
 {
 	pid_t pid = 0;
@@ -231,18 +249,17 @@ static void check_idmap(struct finding *f)
 		return;
 	}
 	AUTO_FD int userns = helper_userns(&pid);
-	AUTO_FD int tree = (int)syscall(SYS_open_tree, AT_FDCWD, "/usr", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns };
-	int code = 0;
+	int code = try_idmap("/usr", userns), tmpfs = try_idmap("/dev/shm", userns);
 
-	if (userns < 0)
-		code = -userns;
-	else if (tree < 0 || syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
-		code = errno;
 	if (pid)
 		kill(pid, SIGKILL);
+	if (!code && tmpfs) {
+		finding_set(f, HEALTH_NOTE, "work on the file system of /usr, not on tmpfs: a folder there that you --mount belongs to nobody inside");
+		finding_fix(f, "Linux 6.3 or newer can; or mount a folder that is on a disk");
+		return;
+	}
 	if (!code) {
-		finding_set(f, HEALTH_OK, "the file system of /usr can be mounted with other owners");
+		finding_set(f, HEALTH_OK, "the file systems of /usr and of /dev/shm can be mounted with other owners");
 		return;
 	}
 	finding_set(f, HEALTH_LESS, "not on the file system of /usr: %s; files there can't be changed inside", strerror(code));
