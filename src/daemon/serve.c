@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "core/fd.h"
@@ -139,6 +140,15 @@ static int detach(struct serve *s)
 	return 0;
 }
 
+/* What we give up for good. A plain user's keeper gets its range of ids by newuidmap, which is set-id: no_new_privs, which all our children
+ * would inherit, comes after that, in each of them. */
+static int give_up(const struct serve *s, struct err *e)
+{
+	if (s->root)
+		return proc_harden(e);
+	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? err_sys(e, "make this process undumpable") : 0;
+}
+
 static int write_pid(const struct serve *s, struct err *e)
 {
 	char text[24];
@@ -157,6 +167,7 @@ int main(int argc, char **argv)
 
 	if (parse(argc, argv, &s) < 0)
 		return 2;
+	close_range(3, ~0u, 0);      /* a server outlives whoever started it, and must not hold their pipes */
 	log_init("bureau-serve", LOG_INFO);
 	proc_title("bureau-serve");
 	signal(SIGPIPE, SIG_IGN);
@@ -168,7 +179,7 @@ int main(int argc, char **argv)
 	if (r == 0)
 		r = write_pid(&s, &e);
 	if (r == 0)
-		r = proc_harden(&e);
+		r = give_up(&s, &e);
 	if (r == 0)
 		r = supervise(&s, &e);
 	if (r < 0) {

@@ -128,15 +128,17 @@ static bool enter_earlier(pid_t computer)
 	return parent >= 0 && ioctl(parent, NS_GET_OWNER_UID, &owner) == 0 && owner == getuid() && setns(parent, CLONE_NEWUSER) == 0;
 }
 
-bool subid_enter(pid_t computer)
+bool subid_enter(const pid_t *living, size_t n_living)
 {
 	char name[64];
 	uint64_t uids, gids;
 	AUTO_FD int userns = -1;
 	pid_t pid;
 
-	if (computer > 0 && enter_earlier(computer))
-		return true;
+	/* any of them may be ending just now; a namespace of another would leave the rest beyond our reach */
+	for (size_t i = 0; i < n_living; i++)
+		if (enter_earlier(living[i]))
+			return true;
 	name_of(getuid(), name, sizeof name);
 	if (access("/usr/bin/newuidmap", X_OK) < 0 || granted("/etc/subuid", name, getuid(), &uids) < 0 ||
 	    granted("/etc/subgid", name, getuid(), &gids) < 0)

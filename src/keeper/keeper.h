@@ -85,6 +85,6 @@ int record_write(const struct keeper *k, const char *id, const struct record *r,
 int record_parse(const char *text, const char *boot, struct record *ret);    /* -EINVAL; -ESTALE of another boot */
 int record_read(const struct keeper *k, const char *id, struct record *ret);
 void record_remove(const struct keeper *k, const char *id);
-pid_t keeper_find_living(struct keeper *k);              /* PID 1 of any computer that an earlier keeper made, or 0 */
+size_t keeper_living(struct keeper *k, pid_t *out, size_t max);   /* PID 1 of computers that an earlier keeper made: any, at most max */
 int keeper_sweep(struct keeper *k, struct err *e);       /* adopts the living, removes what the dead left */
 #endif

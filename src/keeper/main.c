@@ -96,6 +96,8 @@ static int set_up(struct keeper *k, const struct options *o, struct err *e)
 	static const int signals[] = { SIGTERM, SIGINT };
 	char guest[4096], tag[24], *boot = NULL;
 	uid_t before = geteuid();
+	pid_t living[256];
+	size_t nliving;
 	int r;
 
 	if ((r = o->guest ? str_copy(guest, sizeof guest, o->guest) : proc_sibling("bureau-guest", guest, sizeof guest, e)) < 0)
@@ -109,7 +111,8 @@ static int set_up(struct keeper *k, const struct options *o, struct err *e)
 		str_copy(k->boot, sizeof k->boot, boot);
 		free(boot);
 	}
-	if ((r = isolate_create(guest, o->serve ? tag : NULL, o->serve ? keeper_find_living(k) : 0, &k->host, e)) < 0 || (r = loop_create(&k->loop, e)) < 0)
+	nliving = o->serve ? keeper_living(k, living, sizeof living / sizeof *living) : 0;
+	if ((r = isolate_create(guest, o->serve ? tag : NULL, living, nliving, &k->host, e)) < 0 || (r = loop_create(&k->loop, e)) < 0)
 		return r;
 	/* a plain user's keeper may have entered a user namespace: ids have other numbers from here on */
 	k->daemon_uid = o->uid == (uint64_t)before ? geteuid() : (uid_t)o->uid;

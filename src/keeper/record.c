@@ -109,25 +109,25 @@ static void each_name(int dir, void (*fn)(struct keeper *k, const char *name), s
 		close(fd);
 }
 
-pid_t keeper_find_living(struct keeper *k)
+size_t keeper_living(struct keeper *k, pid_t *out, size_t max)
 {
 	int fd = openat(k->records_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *de;
-	pid_t found = 0;
+	size_t n = 0;
 
-	while (d && !found && (de = readdir(d))) {
+	while (d && n < max && (de = readdir(d))) {
 		struct record r;
 		uint64_t start_time;
 
 		if (str_id(de->d_name) && record_read(k, de->d_name, &r) == 0 && proc_start_time(r.pid, &start_time) == 0 && start_time == r.start_time)
-			found = r.pid;
+			out[n++] = r.pid;
 	}
 	if (d)
 		closedir(d);
 	else if (fd >= 0)
 		close(fd);
-	return found;
+	return n;
 }
 
 static void sweep_record(struct keeper *k, const char *name)
