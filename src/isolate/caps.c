@@ -13,11 +13,11 @@ static const uint8_t computer_caps[] = {
 };
 /* The keeper as root: namespaces and mounts (SYS_ADMIN), id maps (SETUID, SETGID; SETFCAP: since 5.12 for id 0), other users'
  * state and groups (DAC_OVERRIDE, CHOWN, FOWNER), ending computers (KILL), their /proc entries (SYS_PTRACE), lasting network
- * namespaces (NET_ADMIN), programs' limits (SYS_RESOURCE), a smaller bounding set (SETPCAP). Its children need in their own user
- * namespace what computer_caps says, which the bounding set must therefore hold. */
+ * namespaces (NET_ADMIN), programs' limits (SYS_RESOURCE). A computer's user namespace begins with all capabilities again, whatever
+ * is bounded here. */
 static const uint8_t keeper_caps[] = {
 	CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID, CAP_SETFCAP, CAP_DAC_OVERRIDE, CAP_CHOWN, CAP_FOWNER, CAP_KILL, CAP_SYS_PTRACE, CAP_NET_ADMIN,
-	CAP_SYS_RESOURCE, CAP_SETPCAP,
+	CAP_SYS_RESOURCE,
 };
 
 static uint64_t mask_of(const uint8_t *caps, size_t n)
@@ -66,7 +66,10 @@ int caps_keep_for_keeper(struct err *e)
 
 	if (syscall(SYS_capget, &head, d) < 0)
 		return err_sys(e, "read our capabilities");
-	have = (d[0].permitted | (uint64_t)d[1].permitted << 32) & keep;
+	have = d[0].permitted | (uint64_t)d[1].permitted << 32;
+	if ((have >> CAP_SETPCAP & 1) && bound(keep, e) < 0)     /* root of a container may lack it: then only no_new_privs is in the way */
+		return -e->code;
+	have &= keep;
 	for (int i = 0; i < 2; i++) {
 		d[i].permitted = d[i].effective = (uint32_t)(have >> 32 * i);
 		d[i].inheritable = 0;
