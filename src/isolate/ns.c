@@ -23,6 +23,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 
 void box_init(struct box *b)
@@ -82,6 +83,15 @@ static int open_userns(pid_t pid, struct err *e)
 	return fd < 0 ? err_sys(e, "open the new user namespace") : fd;
 }
 
+/* Linux 5.15 to 5.18 make an idmapped mount, and then overlayfs refuses it as a layer. */
+static bool overlay_takes_idmapped(void)
+{
+	struct utsname u;
+	unsigned major, minor;
+
+	return uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2 || major > 5 || (major == 5 && minor >= 19);
+}
+
 /* Range mode: the trees only we may make. Returns how many are in fds; *ret_mapped: the base could be idmapped. */
 static int make_trees(struct isolate *h, const struct box_spec *s, pid_t pid, int *fds, bool *ret_mapped, struct err *e)
 {
@@ -94,7 +104,7 @@ static int make_trees(struct isolate *h, const struct box_spec *s, pid_t pid, in
 	if (fds[n] < 0)
 		return err_set(e, -fds[n], "open the template's root: %s", strerror(-fds[n]));
 	n++;
-	r = sys_set_tree(fds[0], false, true, userns);
+	r = overlay_takes_idmapped() ? sys_set_tree(fds[0], false, true, userns) : -EINVAL;
 	*ret_mapped = r == 0;
 	if (r < 0 && (r = sys_set_tree(fds[0], false, true, -1)) < 0) {
 		err_set(e, -r, "prepare the template's root: %s", strerror(-r));

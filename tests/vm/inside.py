@@ -216,6 +216,24 @@ def check_mount(who):
     ok(r.code != 0 and "Read-only" in r.err and not os.path.exists(folder + "/no"), f"{who.name}: a read-only mount can't be written", r)
 
 
+SMALL = "/tmp/small/templates/small/current/rootfs"
+
+
+def make_template():
+    """A shell and cat, no users, on tmpfs: before Linux 6.3 a file system that can't be idmapped."""
+    os.makedirs(SMALL + "/usr/bin")
+    for name in ("bin", "lib", "lib64"):
+        os.symlink("usr/" + name, f"{SMALL}/{name}")
+    for path in ("/usr/bin/sh", "/usr/bin/cat", "/usr/bin/id", "/lib64/ld-linux-x86-64.so.2"):
+        subprocess.run(["sh", "-c", 'for f in "$1" $(ldd "$1" | grep -o "/lib[^ ]*"); do d="$2/usr/${f#/}"; d="$2/usr/$(echo "${f#/}" | sed "s,^usr/,,")"; '
+                        'mkdir -p "${d%/*}"; cp -L "$f" "$d"; done', "sh", path, SMALL], check=True, stderr=subprocess.DEVNULL)
+
+
+def check_template(who):
+    r = who.run("-t", "small", "--state", "/tmp/small", "--", "sh", "-c", "id -u; echo kept >/tmp/f && cat /tmp/f")
+    ok(r.code == 0 and r.out == "0\nkept\n", f"{who.name}: a template on tmpfs", r)
+
+
 EAT = "b=[]\nfor i in range(120): b.append(bytearray(b'x')*(1<<20))"
 FORK = """import os, signal
 made = []
@@ -371,6 +389,7 @@ def main():
         switched_off()
         lap("without modules")
     net = net_server()
+    make_template()
     for who in [ROOT] + USERS:
         limited = not who.uid or who.delegated
         h = who.call("bureau", "doctor")
@@ -381,6 +400,7 @@ def main():
         if "run" in parts:
             check_basics(who)
             check_mount(who)
+            check_template(who)
             if who.uid == GRANTED and not who.delegated:
                 check_submount(who)
             lap(f"{who.name}: run")
