@@ -168,38 +168,3 @@ int js_get_arr(const json_t *o, const char *key, json_t **ret, struct err *e)
 	*ret = v;
 	return 1;
 }
-
-int js_get_num(const json_t *o, const char *key, double min, double max, double *ret, struct err *e)
-{
-	json_t *v = NULL;
-	double n;
-	int r = member(o, key, &v, e);
-
-	if (r <= 0)
-		return r;
-	if (!json_is_number(v))
-		return err_set(e, EINVAL, "'%s' must be a number", key);
-	n = json_number_value(v);
-	if (!(n >= min && n <= max))
-		return err_set(e, EINVAL, "'%s' must be from %g to %g", key, min, max);
-	*ret = n;
-	return 1;
-}
-
-int js_only(const json_t *o, const char *const *names, struct err *e)
-{
-	const char *key;
-	json_t *v;
-
-	if (!json_is_object(o))
-		return err_set(e, EINVAL, "an object is wanted");
-	json_object_foreach((json_t *)(uintptr_t)o, key, v) {
-		size_t i = 0;
-
-		while (names[i] && strcmp(names[i], key) != 0)
-			i++;
-		if (!names[i])
-			return err_set(e, EINVAL, "'%.80s' is not known here", key);
-	}
-	return 0;
-}

@@ -236,12 +236,6 @@ void cgroup_host_need(struct cgroup_host *h, const struct box_limits *l)
 		open_trees(h);
 }
 
-void cgroup_host_done(struct cgroup_host *h)
-{
-	for (int t = 0; t < CG_TREES; t++)
-		fd_drop(&h->fd[t]);
-}
-
 uint32_t cgroup_features(const struct cgroup_host *h)
 {
 	uint32_t f = 0;

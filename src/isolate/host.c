@@ -88,22 +88,9 @@ int isolate_create(const char *guest, const char *tag, const pid_t *living, size
 	return 0;
 }
 
-void isolate_free(struct isolate *h)
-{
-	if (!h)
-		return;
-	cgroup_host_done(&h->groups);
-	free(h);
-}
-
 const struct cgroup_host *isolate_groups(const struct isolate *h)
 {
 	return &h->groups;
-}
-
-bool isolate_full_ids(const struct isolate *h)
-{
-	return h->ids == IDS_RANGE;
 }
 
 int isolate_confine(const struct isolate *h, struct err *e)

@@ -3,6 +3,5 @@
 #include "isolate/backend.h"
 /* host -- what the keeper itself needs of isolate: the control groups, and to give up its own rights. */
 const struct cgroup_host *isolate_groups(const struct isolate *h);
-bool isolate_full_ids(const struct isolate *h);     /* root mode: slots have id ranges */
 int isolate_confine(const struct isolate *h, struct err *e);  /* capabilities and filter of the keeper */
 #endif

@@ -534,8 +534,3 @@ const char *keeper_missing(const struct keeper *k)
 {
 	return k->missing;
 }
-
-size_t keeper_calls(const struct keeper *k)
-{
-	return k->ncalls;
-}

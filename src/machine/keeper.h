@@ -51,7 +51,6 @@ void keeper_close(struct keeper *k);
 bool keeper_up(const struct keeper *k);
 uint32_t keeper_features(const struct keeper *k);
 const char *keeper_missing(const struct keeper *k);      /* what this host can't do, "" = nothing */
-size_t keeper_calls(const struct keeper *k);             /* in flight */
 
 /* on() comes later, always; never from inside these. A call that can't even be kept (no memory) ends with an error, later too. */
 struct keeper_create_args {

@@ -70,7 +70,6 @@ const struct task_edge *sched_edges(size_t *ret_n)
 }
 
 const char *task_state_name(enum task_state s) { return state_names[s]; }
-const char *task_event_name(enum task_event ev) { return event_names[ev]; }
 
 static json_t *line_of(const struct task *t, enum task_event ev, enum task_state to, int64_t now)
 {
@@ -497,7 +496,6 @@ void sched_count(const struct sched *s, int count[TASK_STATES])
 		count[s->tasks[i].state]++;
 }
 
-int sched_running(const struct sched *s) { return s->running; }
 
 bool sched_ok(const struct sched *s)
 {

@@ -17,7 +17,6 @@ enum task_event { EV_START, EV_UP, EV_CLAIM, EV_VERIFY, EV_PARK, EV_WAKE, EV_FAI
 struct task_edge { enum task_state from; enum task_event event; enum task_state to; };
 const struct task_edge *sched_edges(size_t *ret_n);
 const char *task_state_name(enum task_state s);
-const char *task_event_name(enum task_event ev);
 static inline bool task_over(enum task_state s) { return s >= TASK_DONE; }
 static inline bool task_running(enum task_state s) { return s == TASK_STARTING || s == TASK_WORKING || s == TASK_CLAIMED; }
 
@@ -72,6 +71,5 @@ struct task *sched_tasks(struct sched *s, int *ret_n);
 struct task *sched_of_spec(struct sched *s, int spec, int *ret_n);       /* the tasks of one [[task]]: neighbours */
 const json_t *sched_row(const struct sched *s, const struct task *t);    /* NULL without rows */
 void sched_count(const struct sched *s, int count[TASK_STATES]);
-int sched_running(const struct sched *s);                                /* slots taken */
 bool sched_ok(const struct sched *s);                                    /* every task is done */
 #endif

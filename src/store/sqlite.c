@@ -27,12 +27,11 @@ static const char *const migrations[] = {
 };
 #define VERSION ((int)(sizeof migrations / sizeof migrations[0]))
 
-enum stmt { ST_PUT, ST_ENDS, ST_STATE, ST_END, ST_GET, ST_PRUNE_AGE, ST_PRUNE_ROWS, ST_LIST, ST_COUNT = ST_LIST + 8 };
+enum stmt { ST_PUT, ST_ENDS, ST_END, ST_GET, ST_PRUNE_AGE, ST_PRUNE_ROWS, ST_LIST, ST_COUNT = ST_LIST + 8 };
 
 static const char *const sql[ST_LIST] = {
 	[ST_PUT] = ("INSERT OR REPLACE INTO sandboxes(" COLUMNS ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
 	[ST_ENDS] = "UPDATE sandboxes SET ends = ?2 WHERE id = ?1 AND ended = 0",
-	[ST_STATE] = "UPDATE sandboxes SET state = ?2 WHERE id = ?1 AND ended = 0",
 	[ST_END] = "UPDATE sandboxes SET state = ?2, ended = ?3, why = ?4, why_text = ?5, by = ?6, token = '' WHERE id = ?1 AND ended = 0",
 	[ST_GET] = "SELECT " COLUMNS " FROM sandboxes WHERE id = ?1",
 	[ST_PRUNE_AGE] = "DELETE FROM sandboxes WHERE ended > 0 AND ended < ?1",
@@ -226,17 +225,6 @@ int store_set_ends(struct store *s, const char *id, int64_t ends, struct err *e)
 	bind_text(st, 1, id);
 	sqlite3_bind_int64(st, 2, ends);
 	return finish(s, st, "keep a deadline", e);
-}
-
-int store_set_state(struct store *s, const char *id, const char *state, struct err *e)
-{
-	sqlite3_stmt *st = get(s, ST_STATE, sql[ST_STATE], e);
-
-	if (!st)
-		return -EIO;
-	bind_text(st, 1, id);
-	bind_text(st, 2, state);
-	return finish(s, st, "keep a state", e);
 }
 
 int store_end(struct store *s, const char *id, const char *state, int64_t when, const char *why, const char *why_text,

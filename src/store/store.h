@@ -13,7 +13,6 @@ struct store;
 
 #define STORE_KEEP_MS (7LL * 24 * 3600 * 1000)   /* tombstones are kept so long... */
 #define STORE_KEEP_ROWS 100000                   /* ...and at most so many */
-#define STORE_METADATA 65536
 
 struct store_limits { uint64_t memory, cpu, pids, disk, inodes, files; };
 
@@ -37,7 +36,6 @@ void store_close(struct store *s);                                      /* accep
 
 int store_put(struct store *s, const struct store_sandbox *row, struct err *e);          /* insert or replace */
 int store_set_ends(struct store *s, const char *id, int64_t ends, struct err *e);
-int store_set_state(struct store *s, const char *id, const char *state, struct err *e);
 /* The end: a tombstone is left. Unknown id: nothing happens. */
 int store_end(struct store *s, const char *id, const char *state, int64_t when, const char *why, const char *why_text, const char *by, struct err *e);
 /* 1 and *ret (its metadata is good until the next store_ call), 0 = unknown. */
