@@ -77,7 +77,14 @@ static int finish(struct copy *c)
 		fputs("\r\033[K", stderr);
 	if (c->end.skipped)
 		fprintf(stderr, "bureau: %u links and special files were left out\n", c->end.skipped);
-	return c->err.code ? api_fail(&c->err) : API_OK;
+	if (c->err.code)
+		return api_fail(&c->err);
+	if (c->a->o.json) {
+		AUTO_JSON json_t *v = json_pack("{s:s, s:s, s:i}", "from", c->a->argv[0], "to", c->a->argv[1], "left_out", (int)c->end.skipped);
+
+		api_json(v);
+	}
+	return API_OK;
 }
 
 /* -1 missing, 0 a file, 1 a folder; -errno below -1 */
@@ -250,6 +257,10 @@ int api_sandbox_cp(struct api *a)
 
 	if (!from == !to) {
 		err_set(&e, EINVAL, from ? "one side must be on this machine" : "one side must be in a sandbox: ID:PATH");
+		return api_fail(&e);
+	}
+	if (a->o.json && !to && str_eq(a->argv[1], "-")) {
+		err_set(&e, EINVAL, "--json and '-' can't both have stdout");
 		return api_fail(&e);
 	}
 	return to ? copy_in(a, a->argv[0], to_id, to) : copy_out(a, from_id, from, a->argv[1]);

@@ -16,6 +16,7 @@
 #include "core/str.h"
 
 #define PIECE 65536
+#define KEPT_MAX (16u << 20)     /* with --json */
 
 struct session {
 	struct api *a;
@@ -27,6 +28,9 @@ struct session {
 	struct client_run *run;
 	int signals;
 	int code;
+	const char *how;
+	struct buf kept[2];        /* --json: stdout, stderr */
+	bool cut;
 	struct err err;
 };
 
@@ -120,8 +124,13 @@ static void on_start(void *ctx, int64_t pid)
 
 static void on_output(void *ctx, enum client_stream stream, const char *p, size_t n)
 {
+	struct session *s = ctx;
 	struct err e;
 
+	if (s->a->o.json) {
+		s->cut = buf_add(&s->kept[stream == CLIENT_STDERR], p, n) < 0 || s->cut;
+		return;
+	}
 	/* a reader that went away ends nothing over there, but we have nobody to tell any more */
 	if (fd_write_all(stream == CLIENT_STDERR ? STDERR_FILENO : STDOUT_FILENO, p, n, &e) < 0) {
 		tty_restore();
@@ -136,6 +145,7 @@ static void on_end(void *ctx, const struct client_exit *x)
 	s->run = NULL;
 	if (x->e)
 		s->err = *x->e;
+	s->how = x->how == CLIENT_SIGNALED ? "signaled" : x->how == CLIENT_TIMED_OUT ? "timeout" : "exited";
 	s->code = x->how == CLIENT_SIGNALED ? 128 + x->code : x->how == CLIENT_TIMED_OUT ? 124 : x->code;
 	if (x->oom)
 		err_set(&s->err, ENOMEM, "the program was ended: the sandbox ran out of memory");
@@ -143,6 +153,7 @@ static void on_end(void *ctx, const struct client_exit *x)
 		err_set(&s->err, ETIMEDOUT, "the program took too long and was ended");
 	else if (x->lost)
 		fputs("bureau: some output was lost while the server was away\n", stderr);
+	s->cut = s->cut || x->lost;
 	loop_quit(s->a->loop, 0);
 }
 
@@ -184,10 +195,27 @@ static void on_signal(void *ctx, int signo)
 	tell(s, "signal", json_pack("{s:i, s:b}", "signal", signo, "group", 1));
 }
 
+/* Written by hand: bytes that aren't UTF-8 become U+FFFD, which jansson's strings can't take. */
+static void print_json(struct session *s)
+{
+	AUTO_BUF struct buf b = BUF_INIT(SIZE_MAX / 2);
+	static const char *const names[2] = { "stdout", "stderr" };
+
+	buf_printf(&b, "{\n  \"id\": \"%s\",\n  \"pid\": %lld,\n  \"how\": \"%s\",\n  \"exit_code\": %d,\n  \"truncated\": %s", s->id,
+		(long long)s->pid, s->how ? s->how : "unknown", s->code, s->cut ? "true" : "false");
+	for (int i = 0; i < 2; i++) {
+		buf_printf(&b, ",\n  \"%s\": ", names[i]);
+		str_json(&b, buf_at(&s->kept[i]), s->kept[i].len);
+		buf_done(&s->kept[i]);
+	}
+	buf_adds(&b, "\n}\n");
+	fwrite(buf_at(&b), 1, b.len, stdout);
+}
+
 int api_sandbox_exec(struct api *a)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGWINCH };
-	struct session s = { .a = a, .id = a->argv[0] };
+	struct session s = { .a = a, .id = a->argv[0], .kept = { BUF_INIT(KEPT_MAX), BUF_INIT(KEPT_MAX) } };
 	AUTO_JSON json_t *args = json_array();
 	struct client_exec x = { .id = s.id, .cmd = a->argv[1], .args = args, .cwd = a->o.cwd, .user = a->o.user, .timeout_ms = a->o.timeout_ms,
 		.stdin_open = a->o.stdin_open, .start = on_start, .output = on_output, .end = on_end };
@@ -205,6 +233,10 @@ int api_sandbox_exec(struct api *a)
 			err_set(&s.err, EINVAL, "an argument isn't UTF-8");
 			return api_fail(&s.err);
 		}
+	}
+	if (a->o.tty && a->o.json) {
+		err_set(&s.err, EINVAL, "--json and --tty don't go together");
+		return api_fail(&s.err);
 	}
 	if (a->o.tty) {
 		a->o.stdin_open = s.tty = true;
@@ -228,6 +260,8 @@ int api_sandbox_exec(struct api *a)
 	client_cancel(s.feed);
 	client_cancel(s.side);
 	loop_remove(a->loop, &s.in);
+	if (a->o.json && s.pid)
+		print_json(&s);
 	if (s.err.code) {
 		api_fail(&s.err);
 		return s.code ? s.code : API_OURS;

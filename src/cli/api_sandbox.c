@@ -203,19 +203,29 @@ static int show(struct api *a, const char *rest)
 int api_sandbox_show(struct api *a) { return show(a, ""); }
 int api_sandbox_metrics(struct api *a) { return show(a, "metrics"); }
 
-static int kill_one(struct api *a, const char *id, struct err *e)
+/* What became of each: {"ended":[id...],"failed":[{"id","message"}...]} */
+static int kill_one(struct api *a, const char *id, bool may_be_gone, json_t *report)
 {
+	struct err e = { 0 };
 	char path[128];
-	int r = api_path(path, sizeof path, id, "", e);
+	int r = api_path(path, sizeof path, id, "", &e);
 
-	return r < 0 ? r : api_call(a, "DELETE", path, NULL, NULL, e);
+	if (r >= 0)
+		r = api_call(a, "DELETE", path, NULL, NULL, &e);
+	if (r >= 0 || (may_be_gone && e.code == ENOENT)) {
+		json_array_append_new(json_object_get(report, "ended"), json_string(id));
+		return API_OK;
+	}
+	json_array_append_new(json_object_get(report, "failed"), json_pack("{s:s, s:s}", "id", id, "message", e.msg));
+	return api_fail(&e);
 }
 
 int api_sandbox_kill(struct api *a)
 {
 	AUTO_JSON json_t *all = NULL;
+	AUTO_JSON json_t *report = json_pack("{s:[], s:[]}", "ended", "failed");
 	struct err e = { 0 };
-	int out = API_OK;
+	int out = API_OK, r;
 	json_t *box;
 	size_t i;
 
@@ -223,23 +233,23 @@ int api_sandbox_kill(struct api *a)
 		err_set(&e, EINVAL, "give ids, or --all");
 		return api_fail(&e);
 	}
-	for (int k = 0; k < a->argc; k++) {
-		if (kill_one(a, a->argv[k], &e) < 0)
-			out = api_fail(&e);
-	}
-	if (!a->o.all)
-		return out;
+	for (int k = 0; k < a->argc; k++)
+		if ((r = kill_one(a, a->argv[k], false, report)) != API_OK)
+			out = r;
 	a->o.life = "live";
-	if (list_all(a, &all, &e) < 0)
+	if (a->o.all && list_all(a, &all, &e) < 0)
 		return api_fail(&e);
 	json_array_foreach(all, i, box) {
 		const char *id = json_string_value(json_object_get(box, "id"));
 
 		/* one that ended meanwhile is what was wanted */
-		if (id && kill_one(a, id, &e) < 0 && e.code != ENOENT)
-			out = api_fail(&e);
+		if (id && (r = kill_one(a, id, true, report)) != API_OK)
+			out = r;
 	}
-	printf("%zu ended\n", json_array_size(all));
+	if (a->o.json)
+		api_json(report);
+	else if (a->o.all)
+		printf("%zu ended\n", json_array_size(json_object_get(report, "ended")));
 	return out;
 }
 

@@ -16,17 +16,18 @@ static const struct api_word words[] = {
 	{ "sandbox", "list", "", 0, 0, " all metadata template json ", true, api_sandbox_list, "list sandboxes, newest first",
 		"  bureau sandbox list --metadata team=blue --json\n--all also lists those that have ended.\n" },
 	{ "sandbox", "show", "ID", 1, 1, " json ", true, api_sandbox_show, "show one, also after its end: why it ended", "" },
-	{ "sandbox", "exec", "ID -- CMD [ARG…]", 2, -1, " interactive tty env cwd user timeout ", true, api_sandbox_exec, "run a program in it",
+	{ "sandbox", "exec", "ID -- CMD [ARG…]", 2, -1, " interactive tty env cwd user timeout json ", true, api_sandbox_exec, "run a program in it",
 		"  bureau sandbox exec ID -- python3 -c 'print(6*7)'\n"
 		"  bureau sandbox exec -i ID -- tar -x < files.tar       its stdin is yours\n"
 		"  bureau sandbox exec -it ID -- bash                    a terminal\n"
+		"--json prints one object when it has ended: exit_code, how, stdout, stderr (16 MiB of each at most).\n"
 		"The exit code is the program's; 128+N when signal N ended it, 124 after --timeout, 125 when Bureau itself failed.\n" },
-	{ "sandbox", "cp", "FROM TO", 2, 2, " user ", true, api_sandbox_cp, "copy files and folders in and out",
+	{ "sandbox", "cp", "FROM TO", 2, 2, " user json ", true, api_sandbox_cp, "copy files and folders in and out",
 		"  bureau sandbox cp report.csv ID:/home/user/           into it\n"
 		"  bureau sandbox cp ID:out ./results                    a folder, with all that is in it\n"
 		"  bureau sandbox cp - ID:notes.txt < notes.txt          '-' is stdin, or stdout\n"
 		"A path in a sandbox is below its home unless it begins with '/'. Symbolic links are left out.\n" },
-	{ "sandbox", "kill", "ID…", 0, -1, " all metadata ", true, api_sandbox_kill, "end sandboxes and all that runs in them",
+	{ "sandbox", "kill", "ID…", 0, -1, " all metadata json ", true, api_sandbox_kill, "end sandboxes and all that runs in them",
 		"  bureau sandbox kill ID ID\n  bureau sandbox kill --all --metadata team=blue\n" },
 	{ "sandbox", "timeout", "ID TIME", 2, 2, " json ", true, api_sandbox_timeout, "set when it ends: TIME from now, or never",
 		"  bureau sandbox timeout ID 30m\n" },

@@ -71,12 +71,12 @@ static int is_strings(const struct op_arg *a, const json_t *v, bool map, struct 
 	if (map) {
 		json_object_foreach((json_t *)(uintptr_t)v, key, it)
 			if (is_str(a, it, NULL) < 0)
-				return err_set(e, EINVAL, "'%s': '%.80s' must be a string", a->name, key);
+				return err_set(e, EINVAL, "'%s': '%.80s' must be a string of at most %d bytes without NUL", a->name, key, STR_MAX);
 		return 0;
 	}
 	json_array_foreach(v, i, it)
 		if (is_str(a, it, NULL) < 0)
-			return err_set(e, EINVAL, "'%s': item %zu must be a string", a->name, i + 1);
+			return err_set(e, EINVAL, "'%s': item %zu must be a string of at most %d bytes without NUL", a->name, i + 1, STR_MAX);
 	return 0;
 }
 
