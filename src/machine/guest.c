@@ -17,7 +17,8 @@
 #include "wire/sock.h"
 
 #define QUEUE_MAX (4u << 20)
-#define ITEMS_MAX 100000             /* entries or programs in one answer */
+#define ITEMS_MAX 100000             /* entries or programs in one answer... */
+#define ITEMS_BYTES (32u << 20)      /* ...and what they may be together: it all waits in memory for the last of them */
 
 struct place {
 	struct guest_call *call;     /* NULL: free, or a ghost */
@@ -155,9 +156,27 @@ static const char *count(struct guest_call *k, const struct guest_msg *m)
 			return "sent more output than it may";
 		k->credit -= m->len;
 	}
-	if ((m->what == GW_ENTRY || m->what == GW_PROC) && ++k->items > ITEMS_MAX)
-		return "sent a list that is too long";
 	return NULL;
+}
+
+/* A list that is too long isn't the guest's fault: a folder may have that many files. Its call ends here, and what still comes is dropped. */
+static bool list_ended(struct place *p, const struct guest_msg *m, size_t bytes)
+{
+	struct guest_call *k = p->call;
+	struct err e;
+
+	if (m->what != GW_ENTRY && m->what != GW_PROC)
+		return false;
+	k->items++;
+	k->item_bytes += (uint32_t)bytes;
+	if (k->items <= ITEMS_MAX && k->item_bytes <= ITEMS_BYTES)
+		return false;
+	p->call = NULL;
+	k->guest = NULL;
+	err_set(&e, E2BIG, "the list has more than %d items, or more than %u MiB", ITEMS_MAX, ITEMS_BYTES >> 20);
+	err_hint(&e, "ask for a part of it, or have a program in the computer list it");
+	k->on(k, NULL, &e);
+	return true;
 }
 
 static void detach(struct guest *g, struct place *p)
@@ -227,6 +246,7 @@ static void on_message(void *ctx, struct msg_reader *r)
 	struct guest *g = ctx;
 	struct place *p = place_of(g, r->id);
 	struct guest_msg m;
+	size_t bytes = (size_t)(r->end - r->p);
 	const char *fault;
 	AUTO_FD int fd = -1;
 
@@ -245,10 +265,10 @@ static void on_message(void *ctx, struct msg_reader *r)
 		r->bad = true;
 	} else {
 		g->busy++;
-		if (p->call)
-			deliver(g, p, &m);
-		else
+		if (!p->call)
 			ghost_message(g, p, &m);
+		else if (!list_ended(p, &m, bytes))
+			deliver(g, p, &m);
 		if (--g->busy == 0 && g->closed)
 			guest_destroy(g);
 	}
@@ -325,7 +345,7 @@ struct msg_writer *guest_begin(struct guest *g, struct guest_call *k, uint16_t t
 	k->type = type;
 	k->id = id_of(g, p);
 	k->answered = false;
-	k->items = k->owed = 0;
+	k->items = k->item_bytes = k->owed = 0;
 	msg_writer_init(&writer, guest_mem, sizeof guest_mem, type, k->id);
 	return &writer;
 }

@@ -67,7 +67,7 @@ struct guest_call {
 	bool answered;               /* a stream's G_OK has come */
 	uint32_t window, owed;       /* credit to give back, sent in lots */
 	uint64_t credit;             /* bytes of output that the guest may still send */
-	uint32_t items;              /* list items so far */
+	uint32_t items, item_bytes;  /* list items so far */
 };
 
 /* Takes fd, also on failure. gone: the link is dead, every call has been told; the owner calls guest_close. Never from inside a call here. */

@@ -271,6 +271,51 @@ static void test_hostile(void)
 	}
 }
 
+static unsigned entries;
+
+static void on_listed(struct guest_call *k, const struct guest_msg *m, const struct err *e)
+{
+	entries += !e;
+	if (e)
+		tell("err %d ", e->code);
+}
+
+static void test_long_list(void)
+{
+	static char path[8000];
+	struct guest_call k = { .on = on_listed }, after = { .on = on };
+	struct msg_writer w;
+	struct err e;
+	uint32_t id;
+
+	begin();
+	memset(path, 'x', sizeof path - 1);
+	guest_dir(guest, &k, "/", "", 1, &e);
+	id = request(G_DIR);
+	story[0] = '\0';
+	for (int i = 0; i < 5000; i++) {
+		w = answer(G_ENTRY, id);
+		put_entry(&w, path);
+		if (msg_send(peer, &w) < 0)
+			tell("?");
+		loop_turn(loop, 0);
+	}
+	turns();
+	is_str(story, "err 7 ", "a list that is too long ends its call alone");
+	ok(!lost && !k.guest && entries > 4000 && entries < 4500, "after what may be kept: %u entries", entries);
+	w = answer(G_OK, id);
+	msg_put_u32(&w, 5000);
+	msg_send(peer, &w);
+	ok(guest_ports(guest, &after, &e) == 0, "the link goes on");
+	id = request(G_PORTS);
+	w = answer(G_OK, id);
+	msg_put_u32(&w, 0);
+	msg_send(peer, &w);
+	turns();
+	ok(!lost && !after.guest && strstr(story, "ok!"), "and answers: %s", story);
+	end();
+}
+
 static void test_many(void)
 {
 	static struct guest_call k[GUEST_CALLS + 1];
@@ -306,6 +351,7 @@ int main(void)
 	test_honest();
 	test_cancel();
 	test_hostile();
+	test_long_list();
 	test_many();
 	after = dup(0);
 	ok(before == after, "no descriptor is left");
