@@ -33,8 +33,7 @@ void rest_fail(struct http_req *r, const struct err *e)
 
 	if (!v)      /* words of a computer that aren't UTF-8 */
 		v = json_pack("{s:{s:s,s:s}}", "error", "code", ops_code_name(e->code), "message", "(the message isn't text)");
-	if (e->hint[0])
-		json_object_set_new(json_object_get(v, "error"), "hint", json_string(e->hint));
+	json_object_set_new(json_object_get(v, "error"), "hint", json_string(e->hint[0] ? e->hint : ops_code_hint(e->code)));
 	if (status == 503 || status == 429)
 		http_set(r, "Retry-After", "1");
 	if (status == 401)
@@ -206,7 +205,8 @@ static void on_body(void *ctx, struct http_req *r, char *p, size_t n)
 static void not_found(struct http_req *r, bool other_method)
 {
 	if (other_method)
-		http_replyf(r, 405, "application/json", "{\"error\":{\"code\":\"method_not_allowed\",\"message\":\"another method is meant here\"}}\n");
+		http_replyf(r, 405, "application/json", 
+			"{\"error\":{\"code\":\"method_not_allowed\",\"message\":\"another method is meant here\",\"hint\":\"docs/API.md lists every route\"}}\n");
 	else
 		http_replyf(r, 404, "application/json",
 			"{\"error\":{\"code\":\"not_found\",\"message\":\"there is nothing here\",\"hint\":\"docs/API.md lists every route\"}}\n");

@@ -76,6 +76,7 @@ void ops_tie_drop(struct op_tie *t);                                    /* unlin
 /* One vocabulary for failures: errno → stable word ("not_found") and HTTP status. */
 const char *ops_code_name(int code);
 int ops_http_status(int code);
+const char *ops_code_hint(int code);         /* the next step, when the error itself names none */
 
 /* The table, for routers, help and docs. */
 enum op_kind { OP_STR, OP_INT, OP_NUM, OP_BOOL, OP_MAP, OP_ID, OP_STRV, OP_WORD, OP_OBJ };

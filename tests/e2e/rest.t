@@ -12,7 +12,8 @@ def fails(status, code, method, path, args=None, says="", **kw):
         got = s.call(method, path, args, **kw)
         return ok(False, f"{method} {path} is refused with {status}", got)
     except Error as e:
-        return ok(e.status == status and e.code == code and says in e.message, f"{method} {path}: {status} {code}", f"{e}")
+        hint = e.body["error"].get("hint")
+        return ok(e.status == status and e.code == code and says in e.message and hint, f"{method} {path}: {status} {code}, and a next step", f"{e}")
 
 
 def test_who():
