@@ -14,6 +14,7 @@
 #include "core/str.h"
 #include "secretary/input.h"
 #include "secretary/job_priv.h"
+#include "secretary/subst.h"
 
 int job_folder(const char *state, char *out, size_t size, struct err *e)
 {
@@ -93,6 +94,8 @@ int job_prepare(struct secretary *s, struct err *e)
 
 	for (int i = 0; i < s->spec->ninputs && r >= 0; i++)
 		r = input_load(s->spec, i, s->folderfd, s->dirfd, &s->rows[i], e);
+	if (r >= 0)
+		r = spec_check_rows(s->spec, s->rows, e);
 	if (r >= 0 && !s->loop)
 		r = loop_create(&s->loop, e);
 	if (r >= 0)
@@ -190,6 +193,8 @@ int job_new(const struct job_opts *o, const char *file, struct secretary **ret, 
 	if (r >= 0)
 		r = write_meta(s, e);
 	if (r < 0) {
+		if (e->code == ENOENT)
+			e->code = EINVAL;       /* a file that the job file names: a mistake in it, not a missing job */
 		if (s->dirfd >= 0)
 			fd_remove_tree(AT_FDCWD, s->dir, NULL);
 		return r;
@@ -197,6 +202,52 @@ int job_new(const struct job_opts *o, const char *file, struct secretary **ret, 
 	*ret = s;
 	s = NULL;
 	return 0;
+}
+
+/* Files that steps put are there, as far as their names are known. */
+static int look_for_files(const struct secretary *s, struct err *e)
+{
+	for (int i = 0; i < s->spec->ntasks; i++) {
+		const struct spec_task *t = &s->spec->tasks[i];
+
+		for (int k = 0; k < t->nsteps; k++) {
+			const char *put = t->steps[k].put;
+			AUTO_FD int fd = put && !subst_has(put) ? input_open_below(s->folderfd, put, e) : -1;
+
+			if (fd < 0 && put && !subst_has(put))
+				return err_wrap(e, "%.60s:%d: put", s->file, t->steps[k].line);
+		}
+	}
+	return 0;
+}
+
+int job_check(const char *file, int *ret_tasks, struct err *e)
+{
+	AUTO_JOB struct secretary *s = job_alloc();
+	AUTO_FREE char *text = NULL;
+	char dir[] = "/tmp/bureau-check-XXXXXX";
+	size_t n;
+	int r;
+
+	if (!s)
+		return err_set(e, ENOMEM, "no memory");
+	r = fd_read_file(AT_FDCWD, file, TOML_MAX, &text, &n, e);
+	if (r >= 0)
+		r = find_folder(s, file, e);
+	if (r >= 0)
+		r = spec_parse(text, n, file, &s->spec, e);
+	if (r >= 0)
+		r = look_for_files(s, e);
+	if (r < 0)
+		return r;
+	if (!mkdtemp(dir))
+		return err_sys(e, "make a folder in /tmp");
+	s->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	r = s->dirfd < 0 || mkdirat(s->dirfd, "inputs", 0700) < 0 ? err_sys(e, "make '%s/inputs'", dir) : job_prepare(s, e);
+	if (r >= 0)
+		sched_tasks(s->sched, ret_tasks);
+	fd_remove_tree(AT_FDCWD, dir, NULL);
+	return r;
 }
 
 static int read_meta(int dirfd, json_t **ret, struct err *e)
@@ -281,12 +332,21 @@ static int last_line(void *ctx, const json_t *line, struct err *e)
 	return 0;
 }
 
+const char *job_state(int dirfd, const char *dir)
+{
+	const char *state = "interrupted";
+
+	if (journal_read(dirfd, "journal", last_line, &state, NULL) < 0)
+		state = "broken";
+	return job_locked(dir) ? "running" : state;
+}
+
 static json_t *list_one(const char *jobs, const char *id)
 {
 	char dir[PATH_MAX];
 	AUTO_FD int fd = -1;
 	AUTO_JSON json_t *meta = NULL;
-	const char *state = "interrupted", *name = "";
+	const char *name = "";
 	int64_t created = 0;
 
 	snprintf(dir, sizeof dir, "%.3800s/%s", jobs, id);
@@ -295,11 +355,7 @@ static json_t *list_one(const char *jobs, const char *id)
 		return NULL;
 	js_get_str(meta, "name", &name, NULL);
 	js_get_int(meta, "created", 0, INT64_MAX, &created, NULL);
-	if (journal_read(fd, "journal", last_line, &state, NULL) < 0)
-		state = "broken";
-	if (job_locked(dir))
-		state = "running";
-	return json_pack("{s:s, s:s, s:s, s:I, s:s}", "id", id, "name", name, "state", state, "created", (json_int_t)created, "folder", dir);
+	return json_pack("{s:s, s:s, s:s, s:I, s:s}", "id", id, "name", name, "state", job_state(fd, dir), "created", (json_int_t)created, "folder", dir);
 }
 
 static int newest_first(const void *a, const void *b)

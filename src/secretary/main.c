@@ -22,6 +22,13 @@ static const char help[] =
 	"       bureau job resume [ID] [--failed] [--computers N] [--json]\n"
 	"       bureau job cancel ID\n"
 	"\n"
+	"      --computers N   so many at once, instead of the file's number\n"
+	"      --failed        resume: the failed tasks too\n"
+	"      --json          for programs: one document at the end\n"
+	"      --quiet         no lines about progress\n"
+	"      --server URL    which server (else BUREAU_URL, else this machine's)\n"
+	"      --state DIR     its state folder (else BUREAU_STATE); jobs and reports are kept in DIR/jobs\n"
+	"\n"
 	"A job file lists tasks; each runs on a fresh computer, many at once, and a report is written. docs/JOBS.md tells all of it.\n"
 	"\n"
 	"  bureau job run examples/jobs/census.toml        three computers count this machine's packages, a fourth merges\n"
@@ -159,15 +166,15 @@ static int do_run(struct args *a)
 
 static int do_check(struct args *a)
 {
-	AUTO_FREE char *text = NULL;
-	struct spec *spec = NULL;
 	struct err e = { 0 };
-	size_t n;
+	int n = 0;
 
-	if (fd_read_file(AT_FDCWD, a->what, TOML_MAX, &text, &n, &e) < 0 || spec_parse(text, n, a->what, &spec, &e) < 0)
-		return fail(&e);
-	printf("%s: %d [[task]] entries, no mistakes found\n", a->what, spec->ntasks);
-	spec_free(spec);
+	if (job_check(a->what, &n, &e) < 0) {
+		int out = fail(&e);
+
+		return out == OUT_MISSING ? OUT_USAGE : out;
+	}
+	printf("%s: no mistakes found; it makes %d task%s\n", a->what, n, n == 1 ? "" : "s");
 	return OUT_OK;
 }
 
@@ -185,7 +192,9 @@ static int do_list(struct args *a)
 		return OUT_OK;
 	}
 	if (!json_array_size(list))
-		printf("no jobs yet; run one: bureau job run FILE.toml\n");
+		fprintf(stderr, "no jobs yet; run one: bureau job run FILE.toml\n");
+	else
+		printf("%-52s %-12s %s\n", "JOB", "STATE", "CREATED (UTC)");
 	json_array_foreach(list, i, j) {
 		char when[32];
 
@@ -207,8 +216,7 @@ static int do_show(struct args *a)
 	if (job_load(&a->o, a->what, true, &s, &e) < 0)
 		return fail(&e);
 	doc = report_document(s);
-	if (job_locked(s->dir))
-		json_object_set_new(doc, "state", json_string("running"));
+	json_object_set_new(doc, "state", json_string(job_state(s->dirfd, s->dir)));
 	job_free(s);
 	if (a->json) {
 		AUTO_JSON json_t *brief = short_document(doc);
@@ -217,9 +225,11 @@ static int do_show(struct args *a)
 		return OUT_OK;
 	}
 	json_array_foreach(json_object_get(doc, "tasks"), i, t) {
-		printf("%-20s %-9s attempts %lld  %s  ", json_string_value(json_object_get(t, "id")), json_string_value(json_object_get(t, "state")),
+		printf("%-20s %-9s attempts %lld  %s", json_string_value(json_object_get(t, "id")), json_string_value(json_object_get(t, "state")),
 			(long long)json_integer_value(json_object_get(t, "attempts")),
 			json_is_string(json_object_get(t, "computer")) ? json_string_value(json_object_get(t, "computer")) : "-");
+		if (json_is_string(json_object_get(t, "error")))
+			fputs("  ", stdout);
 		plain(stdout, json_string_value(json_object_get(t, "error")));
 		putchar('\n');
 	}

@@ -272,6 +272,8 @@ static void on_created(void *ctx, const struct client_answer *a)
 	else
 		err_set(&e, EPIPE, "the server's answer has no id");
 	err_wrap(&e, "start a computer");
+	if (e.code == ENOENT && *e.hint)
+		snprintf(e.msg + strlen(e.msg), sizeof e.msg - strlen(e.msg), " (%s)", e.hint);
 	if (e.code == EPIPE) {
 		/* there may be a computer or not: look for it, then try again */
 		r->late = true;

@@ -59,6 +59,7 @@ struct job_opts {
 	bool cancel;                   /* resume only to end it */
 };
 int job_folder(const char *state, char *out, size_t size, struct err *e);                        /* STATE/jobs */
+int job_check(const char *file, int *ret_tasks, struct err *e);    /* all that can be known before anything starts */
 int job_new(const struct job_opts *o, const char *file, struct secretary **ret, struct err *e);
 /* look: only to be shown; not locked, not changed. -EBUSY when another secretary runs it. */
 int job_load(const struct job_opts *o, const char *id, bool look, struct secretary **ret, struct err *e);
@@ -66,6 +67,7 @@ int job_run(struct secretary *s, const struct job_opts *o, bool again, json_t **
 void job_free(struct secretary *s);
 bool job_locked(const char *dir);                                                               /* somebody runs it */
 /* {id, name, state, created, folder} of each job, newest first. state: running, interrupted, done, failed, stopped, broken. */
+const char *job_state(int dirfd, const char *dir);      /* running, interrupted, stopped, failed, done, broken */
 int job_list(const char *state, json_t **ret, struct err *e);
 
 int progress_create(struct loop *l, struct secretary *s, bool quiet, struct progress **ret, struct err *e);

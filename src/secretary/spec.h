@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "core/err.h"
+#include "core/json.h"
 #include "secretary/toml.h"
 /* spec -- a job file (docs/JOBS.md), read and checked as a whole before anything starts. Strings are borrowed from the tree. */
 #define SPEC_TASKS 256             /* [[task]] entries */
@@ -86,6 +87,8 @@ struct spec {
 };
 
 int spec_parse(const char *text, size_t n, const char *name, struct spec **ret, struct err *e);
+/* Once rows are there (one array an input): every {{row.NAME}} is a column. */
+int spec_check_rows(const struct spec *s, json_t *const *rows, struct err *e);
 void spec_free(struct spec *s);
 int spec_find(const struct spec *s, const char *task_id);      /* index, -1 */
 const char *step_kind_name(enum step_kind k);                  /* "run" */

@@ -35,7 +35,7 @@ const char *step_kind_name(enum step_kind k)
 	return "?";
 }
 
-struct names { const struct spec *s; const struct spec_task *t; };
+struct names { const struct spec *s; const struct spec_task *t; const json_t *rows; /* NULL: not read yet */ };
 
 static int results_name(const struct names *n, const char *rest, struct err *e)
 {
@@ -63,6 +63,19 @@ static int results_name(const struct names *n, const char *rest, struct err *e)
 		"'%s' is one task a row: write {{tasks.%s.results}}", id, id);
 }
 
+/* Rows of JSON Lines need not be alike: one that has it will do, and a row without it fails its own task. */
+static bool has_column(const json_t *rows, const char *name)
+{
+	json_t *row;
+	size_t i;
+
+	json_array_foreach((json_t *)(uintptr_t)rows, i, row) {
+		if (json_object_get(row, name))
+			return true;
+	}
+	return false;
+}
+
 static int check_name(void *ctx, const char *name, struct err *e)
 {
 	static const char *const fixed[] = { "job.id", "job.name", "task.id", "task.attempt" };
@@ -72,8 +85,11 @@ static int check_name(void *ctx, const char *name, struct err *e)
 		if (str_eq(name, fixed[i]))
 			return 0;
 	}
-	if (str_starts(name, "row.") && name[4])
-		return n->t->input >= 0 ? 0 : err_set(e, EINVAL, "{{%s}}: '%s' has no rows (each = \"INPUT\")", name, n->t->id);
+	if (str_starts(name, "row.") && name[4]) {
+		if (n->t->input < 0)
+			return err_set(e, EINVAL, "{{%s}}: '%s' has no rows (each = \"INPUT\")", name, n->t->id);
+		return !n->rows || has_column(n->rows, name + 4) ? 0 : err_set(e, EINVAL, "{{%.60s}}: no row of input '%s' has '%.60s'", name, n->t->each, name + 4);
+	}
 	if (str_starts(name, "tasks."))
 		return results_name(n, name + 6, e);
 	return err_set(e, EINVAL, "{{%.60s}} is not known", name);
@@ -235,7 +251,7 @@ static int check_files(struct spec *s, const struct spec_task *t, struct spec_st
 
 static int check_steps(struct spec *s, const struct spec_task *t, const struct toml *nodes, struct spec_step *steps, bool in_check, struct err *e)
 {
-	const struct names names = { s, t };
+	const struct names names = { .s = s, .t = t };
 	int i = 0, r;
 
 	if (!nodes)
@@ -359,7 +375,7 @@ int spec_check(struct spec *s, struct err *e)
 		r = walk(s, i, mark, path, 0, e);
 	for (int i = 0; i < s->ntasks && r >= 0; i++) {
 		struct spec_task *t = &s->tasks[i];
-		const struct names names = { s, t };
+		const struct names names = { .s = s, .t = t };
 
 		r = check_env(s, t->env, e);
 		if (r >= 0 && t->env)
@@ -370,4 +386,21 @@ int spec_check(struct spec *s, struct err *e)
 			r = check_steps(s, t, t->checks_node, t->checks, true, e);
 	}
 	return r < 0 ? r : 0;
+}
+
+int spec_check_rows(const struct spec *s, json_t *const *rows, struct err *e)
+{
+	for (int i = 0; i < s->ntasks; i++) {
+		const struct spec_task *t = &s->tasks[i];
+		const struct toml *texts[] = { t->env, t->steps_node, t->checks_node };
+		const struct names names = { .s = s, .t = t, .rows = t->input < 0 ? NULL : rows[t->input] };
+
+		for (size_t k = 0; names.rows && k < 3; k++) {
+			int r = texts[k] ? check_texts(&names, texts[k], e) : 0;
+
+			if (r < 0)
+				return r;
+		}
+	}
+	return 0;
 }

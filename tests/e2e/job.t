@@ -89,12 +89,18 @@ def mistakes(s):
 			(HEAD + '[[task]]\nid="a"\n[[task.step]]\nput="../../etc/passwd"\nto="x"', None),
 			(HEAD + '[inputs.x]\ncsv="/etc/passwd"\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["true"]', "outside the job file's folder"),
 			(HEAD + '[inputs.x]\nsplit={host_file="/etc/shadow",parts=1}\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["true"]', "not everybody may read it"),
+			(HEAD + '[inputs.x]\nrows=[{a="1"},{b="2"}]\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["echo","{{row.b}}","{{row.c}}"]', "bad.toml:12: {{row.c}}: no row of input 'x' has 'c'"),
+			(HEAD + '[inputs.x]\ncsv="gone.csv"\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["true"]', "open 'gone.csv' beside the job file"),
 			("name = 1", "bad.toml:1: 'name' must be a string"), ("a = = 1", "bad.toml:1:")]:
 		r = job(s, "run", file("bad.toml", text))
 		if want:
 			ok(want in r.stderr and r.returncode != 0, f"a mistake is told: {want}", r.stderr + str(r.returncode))
 		else:
 			ok(r.returncode == 1 and "outside the job file's folder" in r.stdout, "a file outside the job's folder isn't put", r.stdout + r.stderr)
+	r = job(s, "check", file("bad.toml", HEAD + '[[task]]\nid="a"\n[[task.step]]\nput="gone"\nto="x"'))
+	ok(r.returncode == 2 and "bad.toml:9: put: open 'gone'" in r.stderr, "job check misses a file that a step puts", r.stderr)
+	r = job(s, "check", TOP / "examples/jobs/rows200.toml")
+	ok(r.returncode == 0 and "201 tasks" in r.stdout, "job check counts the tasks", r.stdout + r.stderr)
 	left = [j for j in os.listdir(s.state + "/jobs") if not os.path.exists(s.state + "/jobs/" + j + "/meta.json")]
 	equal(left, [], "a job that couldn't begin leaves no folder")
 
@@ -338,6 +344,7 @@ def cancel(s):
 	out, _ = p.communicate(timeout=30)
 	ok(r.returncode == 0 and json.loads(out)["state"] == "stopped" and p.returncode == 1, "cancel from another process", r.stderr + out[-200:])
 	equal(s.live(), [], "its computers are ended")
+	ok(f"job {id}: stopped" in job(s, "show", id).stdout, "show calls it stopped, as list does")
 	p = start(s, "run", path, "--json")
 	wait_for(lambda: len(s.live()) >= 4, 20, 0.05)
 	p.send_signal(signal.SIGINT)
