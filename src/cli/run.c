@@ -594,8 +594,7 @@ static void turn(struct run *r)
 static int verdict(struct run *r)
 {
 	if (r->timed_out) {
-		cli_say("run", "stopped after its timeout of %llu.%03llu s", (unsigned long long)(r->o.timeout_ms / 1000),
-			(unsigned long long)(r->o.timeout_ms % 1000));
+		cli_say("run", "stopped after its timeout of %g s", (double)r->o.timeout_ms / 1000);
 		return CLI_TIMED_OUT;
 	}
 	if (r->oom_kills && r->killed) {

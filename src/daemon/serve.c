@@ -19,8 +19,8 @@ static const char usage[] =
 	"\n"
 	"Runs the server: the API, the E2B API and the rest on one port. Stop it with Ctrl-C or 'bureau stop'.\n"
 	"\n"
-	"  --listen ADDR:PORT   where to listen (127.0.0.1:7070; port 0 = any free one, see server.json)\n"
-	"  --state DIR          where everything is kept (root: /var/lib/bureau; else ~/.local/state/bureau)\n"
+	"  --listen ADDR:PORT   where to listen (else BUREAU_LISTEN, else 127.0.0.1:7070; port 0 = any free one)\n"
+	"  --state DIR          where everything is kept (else BUREAU_STATE; root: /var/lib/bureau; else ~/.local/state/bureau)\n"
 	"  --tls-cert FILE --tls-key FILE\n"
 	"                       serve https\n"
 	"  --domain NAME        hosts PORT-ID.NAME reach the ports of computers (wildcard DNS must point here)\n"
@@ -30,9 +30,15 @@ static const char usage[] =
 	"  --resolver ADDR      the DNS server to ask instead of this host's\n"
 	"  --no-key             no API key; loopback only: everybody on this machine may use it\n"
 	"  --keep-computers     computers go on when the server stops, and are found again at the next start\n"
-	"  --detach             go to the background once it is ready   [--pid-file FILE]\n"
+	"  --detach             go to the background once it is ready; what it has to say is then in DIR/server.log\n"
+	"  --pid-file FILE      write its process number there\n"
 	"\n"
-	"The API key is made at the first start and kept in DIR/api-key.\n";
+	"The API key is made at the first start and kept in DIR/api-key ('bureau api-key' prints it).\n"
+	"Exit code: 0 stopped, 1 failed, 2 wrong use, 3 a server of this DIR runs already, or something else listens there.\n"
+	"\n"
+	"Examples\n"
+	"  bureau serve --detach\n"
+	"  bureau serve --listen 0.0.0.0:443 --domain box.example --tls-cert cert.pem --tls-key key.pem\n";
 
 static int value_of(struct serve *s, const char *a, const char *v)
 {
@@ -91,7 +97,7 @@ static int parse(int argc, char **argv, struct serve *s)
 		if (flag_of(s, a) == 0)
 			continue;
 		if (i + 1 >= argc || value_of(s, a, argv[i + 1]) < 0) {
-			fprintf(stderr, "bureau serve: can't use '%s'%s\n\n%s", a, i + 1 < argc && a[0] == '-' ? " (or its value)" : "", usage);
+			fprintf(stderr, "bureau serve: can't use '%s'%s\n  see: bureau serve --help\n", a, i + 1 < argc && a[0] == '-' ? " (or its value)" : "");
 			return -1;
 		}
 		i++;
@@ -110,7 +116,8 @@ static int detach(struct serve *s)
 {
 	int p[2], null;
 	pid_t pid;
-	char c;
+	char url[sizeof s->url + 1];
+	ssize_t n;
 
 	if (pipe2(p, O_CLOEXEC) < 0)
 		return -1;
@@ -119,8 +126,11 @@ static int detach(struct serve *s)
 		return -1;
 	if (pid > 0) {
 		close(p[1]);
-		if (read(p[0], &c, 1) == 1)
-			_exit(0);
+		n = read(p[0], url, sizeof url - 1);
+		if (n > 0) {
+			printf("the server is ready: %.*s\n", (int)n, url);
+			exit(0);
+		}
 		fprintf(stderr, "bureau serve: the server didn't start; see '%s/server.log'\n", s->state);
 		_exit(1);
 	}
@@ -163,8 +173,11 @@ int main(int argc, char **argv)
 {
 	struct serve s = { .listen = "127.0.0.1:7070", .state_fd = -1, .lock_fd = -1, .http_fd = -1, .keeper_fd = -1, .ready_fd = -1 };
 	struct err e = { .code = 0 };
+	const char *listen = getenv("BUREAU_LISTEN");
 	int r;
 
+	if (listen && *listen)
+		s.listen = listen;
 	if (parse(argc, argv, &s) < 0)
 		return 2;
 	close_range(3, ~0u, 0);      /* a server outlives whoever started it, and must not hold their pipes */
@@ -174,7 +187,11 @@ int main(int argc, char **argv)
 	umask(022);
 	fd_raise_limit();
 	r = place_prepare(&s, &e);
-	if (r == 0 && s.detach && detach(&s) < 0)
+	if (r < 0) {                 /* nothing runs yet: this is for whoever typed it, not for a log */
+		fprintf(stderr, "bureau serve: %s%s%s\n", e.msg, e.hint[0] ? "\n  " : "", e.hint);
+		return e.code == EBUSY || e.code == EADDRINUSE ? 3 : e.code == EINVAL ? 2 : 1;
+	}
+	if (s.detach && detach(&s) < 0)
 		r = err_sys(&e, "go to the background");
 	if (r == 0)
 		r = write_pid(&s, &e);
@@ -184,7 +201,7 @@ int main(int argc, char **argv)
 		r = supervise(&s, &e);
 	if (r < 0) {
 		log_error("%s%s%s", e.msg, e.hint[0] ? "; " : "", e.hint);
-		return e.code == EBUSY || e.code == EADDRINUSE ? 3 : 1;
+		return 1;
 	}
 	if (s.pid_file)
 		unlink(s.pid_file);

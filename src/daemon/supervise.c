@@ -124,7 +124,7 @@ static void on_first_ready(struct super *u)
 		log_error("%s", e.msg);
 	log_info("listening on %s, state in %s", u->s->url, u->s->state);
 	if (u->s->ready_fd >= 0) {
-		fd_write_all(u->s->ready_fd, "r", 1, &e);
+		fd_write_all(u->s->ready_fd, u->s->url, strlen(u->s->url), &e);
 		fd_drop(&u->s->ready_fd);
 	}
 }
