@@ -48,8 +48,8 @@ int api_sandbox_create(struct api *a)
 	}
 	json_array_foreach(json_object_get(box, "unenforced"), i, v)
 		fprintf(stderr, "bureau: this machine can't enforce the limit on %s\n", json_string_value(v));
-	if (json_is_string(json_object_get(box, "note")))
-		fprintf(stderr, "bureau: %s\n", json_string_value(json_object_get(box, "note")));
+	if (json_is_string(json_object_get(box, "notice")))
+		fprintf(stderr, "bureau: %s\n", json_string_value(json_object_get(box, "notice")));
 	api_text(json_string_value(json_object_get(box, "id")));
 	putchar('\n');
 	return API_OK;
@@ -62,16 +62,17 @@ static void member(const json_t *row, const char *key, char *out, size_t size)
 	snprintf(out, size, "%s", s ? s : "-");
 }
 
+/* To the nearest unit: what was just given five minutes has 5m left, not 4m */
 static void span(int64_t ms, char *out, size_t size)
 {
 	if (ms < 0)
 		ms = 0;
 	if (ms < 120000)
-		snprintf(out, size, "%llds", (long long)(ms / 1000));
+		snprintf(out, size, "%llds", (long long)((ms + 500) / 1000));
 	else if (ms < 7200000)
-		snprintf(out, size, "%lldm", (long long)(ms / 60000));
+		snprintf(out, size, "%lldm", (long long)((ms + 30000) / 60000));
 	else
-		snprintf(out, size, "%lldh", (long long)(ms / 3600000));
+		snprintf(out, size, "%lldh", (long long)((ms + 1800000) / 3600000));
 }
 
 static void cell_id(const json_t *r, char *o, size_t n) { member(r, "id", o, n); }
@@ -159,6 +160,38 @@ int api_sandbox_list(struct api *a)
 	return API_OK;
 }
 
+/* A number as people read it: these members are bytes, and cpu is thousandths */
+static bool print_number(const char *key, int64_t v)
+{
+	static const char *const bytes[] = { "memory", "disk", "mem_used", "mem_total", "mem_cache", "disk_used", "disk_total" };
+	char text[16];
+
+	for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+		if (!str_eq(key, bytes[i]))
+			continue;
+		str_size_human((uint64_t)v, text);
+		fputs(text, stdout);
+		return true;
+	}
+	if (!str_eq(key, "cpu"))
+		return false;
+	printf("%g", (double)v / 1000);
+	return true;
+}
+
+static void print_limits(const json_t *o)
+{
+	const char *key, *between = "";
+	json_t *v;
+
+	json_object_foreach((json_t *)(uintptr_t)o, key, v) {
+		printf("%s%s ", between, key);
+		if (!print_number(key, json_integer_value(v)))
+			printf("%lld", (long long)json_integer_value(v));
+		between = ", ";
+	}
+}
+
 /* "name  value" lines of an object, nested ones as JSON */
 static void print_members(const json_t *o)
 {
@@ -172,7 +205,10 @@ static void print_members(const json_t *o)
 		printf("%-14s ", key);
 		if (json_is_string(v)) {
 			api_text(json_string_value(v));
-		} else if (json_is_integer(v) && str_ends(key, "_at")) {
+		} else if (json_is_integer(v) && print_number(key, json_integer_value(v))) {
+		} else if (json_is_object(v) && str_eq(key, "limits")) {
+			print_limits(v);
+		} else if (json_is_integer(v) && (str_ends(key, "_at") || str_eq(key, "time"))) {
 			clock_rfc3339(json_integer_value(v), when);
 			fputs(when, stdout);
 		} else {
@@ -270,6 +306,8 @@ int api_sandbox_timeout(struct api *a)
 	cell_left(box, left, sizeof left);
 	if (a->o.json)
 		api_json(box);
+	else if (str_eq(left, "never"))
+		puts("it never ends by itself now; 'bureau sandbox kill' ends it");
 	else
 		printf("ends in %s\n", left);
 	return API_OK;
@@ -287,6 +325,8 @@ int api_sandbox_ports(struct api *a)
 		return api_fail(&e);
 	if (a->o.json)
 		api_json(v);
+	else if (!json_array_size(json_object_get(v, "ports")))
+		fputs("nothing in it listens on a port\n", stderr);
 	else {
 		json_array_foreach(json_object_get(v, "ports"), i, p)
 			printf("%-6lld %s/v1/sandboxes/%s/ports/%lld/proxy/\n", (long long)json_integer_value(p), a->where.url, a->argv[0],

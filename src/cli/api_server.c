@@ -35,10 +35,10 @@ int api_status(struct api *a)
 	if (json_array_size(missing)) {
 		fputs("can't limit", stdout);
 		json_array_foreach(missing, i, m) {
-			putchar(' ');
+			fputs(i ? ", " : " ", stdout);
 			api_text(json_string_value(m));
 		}
-		fputs(" (bureau doctor tells why)\n", stdout);
+		fputs(" ('bureau doctor' tells why)\n", stdout);
 	}
 	return API_OK;
 }

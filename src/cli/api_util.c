@@ -89,11 +89,17 @@ void api_table(const json_t *rows, const struct api_column *c, size_t n)
 		printf("%s%*s", c[k].title, k + 1 < n ? width[k] - width_of(c[k].title) + 2 : 0, "");
 	putchar('\n');
 	json_array_foreach(rows, i, row) {
+		int gap = 0;
+
 		for (k = 0; k < n; k++) {
 			cell[0] = '\0';
 			c[k].cell(row, cell, sizeof cell);
+			gap += width[k] + 2;
+			if (!*cell)
+				continue;      /* its blanks come before the next one, so none end a line */
+			printf("%*s", gap - width[k] - 2, "");
 			api_text(cell);
-			printf("%*s", k + 1 < n ? width[k] - width_of(cell) + 2 : 0, "");
+			gap = width[k] - width_of(cell) + 2;
 		}
 		putchar('\n');
 	}

@@ -197,7 +197,7 @@ static const struct cli_option options[] = {
 	{ "memory", 'm', "SIZE", "memory at most, such as 512M", on_memory },
 	{ "cpus", 0, "N", "processors at most, such as 0.5", on_cpus },
 	{ "pids", 0, "N", "processes at most", on_pids },
-	{ "disk", 0, "SIZE", "what it may write at most (kept in memory)", on_disk },
+	{ "disk", 0, "SIZE", "what it may write at most (kept in memory; default: half of the memory)", on_disk },
 	{ "timeout", 0, "TIME", "kill it after that long, such as 30s or 5m: exit code 124", on_timeout },
 	{ "name", 0, "NAME", "its host name", on_name },
 	{ "allow", 0, "CIDR", "with --net all: a private address range that may be reached too", on_allow },
