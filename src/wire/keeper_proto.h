@@ -4,7 +4,7 @@
  *
  * Two ways to run it:
  *   bureau-keeper --serve --state DIR --listen-fd N [--daemon-uid UID]   for bureaud: accepts on N (bound by the supervisor), answers only that uid
- *   bureau-keeper --once --fd N [--state DIR]                            for `bureau run` and `guard`: one asker on N; its end ends all
+ *   bureau-keeper --once --fd N [--state DIR]                            for `bureau run`: one asker on N; its end ends all
  * The keeper trusts nobody's paths: templates are names below DIR/templates, run files are in DIR/run and DIR/keeper.
  * --once runs with the caller's own rights, so mounts of host folders are allowed there and refused with --serve.
  *

@@ -56,6 +56,12 @@ def basics(s):
 	return id
 
 
+def notice(s):
+	r = cli(s, "sandbox", "create", "--net", "none")
+	ok(r.returncode == 0 and "'base'" in r.stderr and "host" in r.stderr and "template build base" in r.stderr, "base stands for host until it's built, and that is told", r.stderr)
+	equal(cli(s, "sandbox", "kill", r.stdout.strip()).returncode, 0, "kill")
+
+
 def execs(s, id):
 	r = cli(s, "sandbox", "exec", id, "--", "sh", "-c", 'echo "$X"; echo err >&2; exit 7')
 	equal((r.stdout, r.stderr, r.returncode), ("a b\n", "err\n", 7), "exec: stdout, stderr, exit code, a variable")
@@ -182,6 +188,8 @@ def main():
 	s = Server("--pool", "0").start() if REAL else StandIn()
 	try:
 		id = basics(s)
+		if REAL:
+			notice(s)
 		execs(s, id)
 		terminal(s, id)
 		copies(s, id)
