@@ -89,7 +89,7 @@ def mistakes(s):
 			(HEAD + '[[task]]\nid="a"\n[[task.step]]\nput="../../etc/passwd"\nto="x"', None),
 			(HEAD + '[inputs.x]\ncsv="/etc/passwd"\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["true"]', "outside the job file's folder"),
 			(HEAD + '[inputs.x]\nsplit={host_file="/etc/shadow",parts=1}\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["true"]', "not everybody may read it"),
-			(HEAD + '[inputs.x]\nrows=[{a="1"},{b="2"}]\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["echo","{{row.b}}","{{row.c}}"]', "bad.toml:12: {{row.c}}: no row of input 'x' has 'c'"),
+			(HEAD + '[inputs.x]\nrows=[{a="1"},{b="2"}]\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["echo","{{row.b}}","{{row.c}}"]', "bad.toml:13: {{row.c}}: no row of input 'x' has 'c'"),
 			(HEAD + '[inputs.x]\ncsv="gone.csv"\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["true"]', "open 'gone.csv' beside the job file"),
 			("name = 1", "bad.toml:1: 'name' must be a string"), ("a = = 1", "bad.toml:1:")]:
 		r = job(s, "run", file("bad.toml", text))
