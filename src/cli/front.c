@@ -41,7 +41,7 @@ static const char examples[] =
 	"  bureau run --net all --memory 1G --timeout 5m -- pip download requests\n"
 	"  bureau serve --detach && bureau sandbox create   a server, and a sandbox that stays\n"
 	"\n"
-	"bureau WORD --help explains each with examples. Manual: docs/ of the source tree.\n";
+	"bureau WORD --help explains each with examples. Manual: man bureau, man bureau-job; docs/ of the source tree.\n";
 
 static void print_help(void)
 {

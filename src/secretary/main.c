@@ -29,7 +29,7 @@ static const char help[] =
 	"      --server URL    which server (else BUREAU_URL, else this machine's)\n"
 	"      --state DIR     its state folder (else BUREAU_STATE); jobs and reports are kept in DIR/jobs\n"
 	"\n"
-	"A job file lists tasks; each runs on a fresh computer, many at once, and a report is written. docs/JOBS.md tells all of it.\n"
+	"A job file lists tasks; each runs on a fresh computer, many at once, and a report is written. man bureau-job and docs/JOBS.md tell all of it.\n"
 	"\n"
 	"  bureau job run examples/jobs/census.toml        three computers count this machine's packages, a fourth merges\n"
 	"  bureau job run rows.toml --computers 20 --json  one document at the end: state, tasks, report\n"
