@@ -290,18 +290,28 @@ int groups_make(const struct cgroup_host *h, const char *id, const struct box_li
 	return 0;
 }
 
-int groups_enter(const struct cgroup_host *h, const char *id, const struct box_groups *g, pid_t pid, bool v2_too, struct err *e)
+static int enter(const struct cgroup_host *h, const char *id, enum cgroup_tree t, const char *file, const char *who, struct err *e)
+{
+	int r = write_in(h->fd[t], id, file, who);
+
+	return r < 0 ? err_set(e, -r, "put computer '%s' into its control group: %s", id, strerror(-r)) : 0;
+}
+
+int groups_enter_v2(const struct cgroup_host *h, const char *id, const struct box_groups *g, pid_t pid, struct err *e)
 {
 	char text[16];
 
 	snprintf(text, sizeof text, "%d", (int)pid);
-	for (int t = v2_too ? CG_V2 : CG_MEMORY; t < CG_TREES; t++) {
-		int r = g->made[t] ? write_in(h->fd[t], id, "cgroup.procs", text) : 0;
+	return g->made[CG_V2] ? enter(h, id, CG_V2, "cgroup.procs", text, e) : 0;
+}
 
-		if (r < 0)
-			return err_set(e, -r, "put computer '%s' into its control group: %s", id, strerror(-r));
-	}
-	return 0;
+int groups_enter_self(const struct cgroup_host *h, const char *id, const struct box_groups *g, struct err *e)
+{
+	int r = 0;
+
+	for (int t = CG_MEMORY; t < CG_TREES && r == 0; t++)
+		r = g->made[t] ? enter(h, id, t, "tasks", "0", e) : 0;
+	return r;
 }
 
 /* Writes a limit (or "none") to the tree that has its controller: v2 name and text, or v1 name and text. */

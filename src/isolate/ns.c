@@ -148,7 +148,7 @@ static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bo
 	int fds[FDS_MAX], n = 0, r;
 	bool mapped = false;
 
-	if ((r = groups_enter(&h->groups, s->id, &b->groups, b->pid, !in_v2, e)) < 0)
+	if (!in_v2 && (r = groups_enter_v2(&h->groups, s->id, &b->groups, b->pid, e)) < 0)
 		return r;
 	if ((r = write_maps(h, b->pid, s->slot, e)) < 0)
 		return r;
@@ -176,7 +176,7 @@ static pid_t clone_child(struct isolate *h, const struct box_spec *s, struct box
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 	pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
 	if (pid == 0) {
-		struct child c = { .h = h, .s = s, .sync = sync[1], .base = -1, .guest = -1, .listen_fd = s->listen_fd, .conn_fd = s->conn_fd,
+		struct child c = { .h = h, .s = s, .groups = &b->groups, .sync = sync[1], .base = -1, .guest = -1, .listen_fd = s->listen_fd, .conn_fd = s->conn_fd,
 			.top = -1, .doors = { -1, -1, -1, -1 }, .unenforced = b->unenforced };
 
 		close(sync[0]);

@@ -97,7 +97,7 @@ static int open_guest(struct child *c, struct err *e)
 	return 0;
 }
 
-/* Waits for the parent: ids are mapped, groups entered. In range mode it sends the idmapped trees. */
+/* Waits for the parent: ids are mapped. In range mode it sends the idmapped trees. */
 static int wait_go(struct child *c, struct err *e)
 {
 	char byte;
@@ -211,7 +211,7 @@ static int set_up(struct child *c, struct err *e)
 {
 	int r;
 
-	if ((r = open_guest(c, e)) < 0)
+	if ((r = groups_enter_self(&c->h->groups, c->s->id, c->groups, e)) < 0 || (r = open_guest(c, e)) < 0)
 		return r;
 	if (c->h->ids != IDS_RANGE && (r = open_sources(c, e)) < 0)
 		return r;

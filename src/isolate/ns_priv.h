@@ -38,6 +38,7 @@ struct isolate {
 struct child {
 	const struct isolate *h;
 	const struct box_spec *s;
+	const struct box_groups *groups;
 	int sync;                        /* our end */
 	int base, mounts[BOX_MOUNTS];    /* detached trees: /usr or the template's root; the mounts asked for. -1 = none */
 	bool base_mapped;                /* base shows ids of the computer's own */
