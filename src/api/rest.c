@@ -26,19 +26,30 @@ void rest_json(struct http_req *r, int status, const json_t *v)
 	}
 }
 
-void rest_fail(struct http_req *r, const struct err *e)
+static void fail_as(struct http_req *r, int code, const struct err *e)
 {
-	AUTO_JSON json_t *v = json_pack("{s:{s:s,s:s}}", "error", "code", ops_code_name(e->code), "message", e->msg);
-	int status = ops_http_status(e->code);
+	AUTO_JSON json_t *v = json_pack("{s:{s:s,s:s}}", "error", "code", ops_code_name(code), "message", e->msg);
+	int status = ops_http_status(code);
 
 	if (!v)      /* words of a computer that aren't UTF-8 */
-		v = json_pack("{s:{s:s,s:s}}", "error", "code", ops_code_name(e->code), "message", "(the message isn't text)");
-	json_object_set_new(json_object_get(v, "error"), "hint", json_string(e->hint[0] ? e->hint : ops_code_hint(e->code)));
+		v = json_pack("{s:{s:s,s:s}}", "error", "code", ops_code_name(code), "message", "(the message isn't text)");
+	json_object_set_new(json_object_get(v, "error"), "hint", json_string(e->hint[0] ? e->hint : ops_code_hint(code)));
 	if (status == 503 || status == 429)
 		http_set(r, "Retry-After", "1");
 	if (status == 401)
 		http_set(r, "WWW-Authenticate", "Bearer");
 	rest_json(r, status, v);
+}
+
+/* Who asks is known here: a file or a user of a computer says EACCES, and no other key would help. */
+int rest_code(int code)
+{
+	return code == EACCES ? EPERM : code;
+}
+
+void rest_fail(struct http_req *r, const struct err *e)
+{
+	fail_as(r, rest_code(e->code), e);
 }
 
 /* ---- routes ---- */
@@ -159,9 +170,9 @@ static int read_path_and_query(struct rest_call *c, const struct part *names, co
 		if (json_object_set_new(c->args, key, from_text(arg_of(c->op, key, names[i].n), text)) < 0)
 			return err_set(e, EINVAL, "the path isn't UTF-8");
 	}
+	if (http_req_query_bad(c->r))
+		return err_set(e, EINVAL, "the query can't be decoded");
 	for (unsigned i = 0; http_req_query_at(c->r, i, &name, &value); i++) {
-		if (!name || !value)
-			return err_set(e, EINVAL, "the query can't be decoded");
 		if (str_eq(name, "text") && c->op->stream) {
 			c->text = str_eq(value, "true") || str_eq(value, "1");
 			continue;
@@ -296,7 +307,7 @@ void rest_handle(struct api *a, struct http_req *r)
 		return;
 	}
 	if (api_same_site(a, r, &e) < 0 || who_asks(a, r, &who, &e) < 0) {
-		rest_fail(r, &e);
+		fail_as(r, e.code, &e);
 		return;
 	}
 	start(a, r, &who);

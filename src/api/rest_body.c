@@ -25,6 +25,19 @@ void rest_bytes_drop(struct rest_call *c)
 		loop_remove(c->api->loop, &c->pipe);
 	c->pipe_on = false;
 	fd_drop(&c->fd);
+	ops_tie_drop(&c->tie);
+}
+
+/* The computer has ended: what a client still reads or writes of it would keep its files alive, counted by nobody. */
+static void on_ended(struct op_tie *t)
+{
+	struct rest_call *c = container_of(t, struct rest_call, tie);
+
+	if (!c->r)
+		return;
+	if (c->pipe_on)
+		rest_bytes_drop(c);
+	http_abort(c->r);
 }
 
 /* ---- out: a pipe ---- */
@@ -90,6 +103,7 @@ static void on_written(void *ctx, struct http_req *r, int64_t result)
 		return;
 	}
 	fd_drop(&c->fd);
+	ops_tie_drop(&c->tie);
 	entry = json_object_get(c->result, "entry");
 	if (entry)
 		json_object_set_new(entry, "size", json_integer(result));
@@ -129,6 +143,7 @@ void rest_bytes_done(void *ctx, const struct err *e, const json_t *result, int f
 {
 	struct rest_call *c = ctx;
 	const char *kind;
+	struct err mine;
 
 	if (!c->r) {
 		fd_drop(&fd);
@@ -139,8 +154,13 @@ void rest_bytes_done(void *ctx, const struct err *e, const json_t *result, int f
 		return;
 	}
 	kind = json_string_value(json_object_get(result, "kind"));
+	c->tie.cut = on_ended;
 	if (!result) {
 		take_over(c, fd);
+	} else if (ops_tie(c->api->ops, c->id, &c->tie) < 0) {
+		fd_drop(&fd);
+		err_set(&mine, ENOENT, "computer '%s' has ended", c->id);
+		rest_fail(c->r, &mine);
 	} else if (c->op->takes_body) {
 		c->fd = fd;
 		c->result = json_deep_copy(result);

@@ -61,6 +61,9 @@ void rest_free_if_over(struct rest_call *c)
 void rest_run(struct rest_call *c)
 {
 	struct op_in in = { .args = c->args, .window = WINDOW };
+	const char *id = json_string_value(json_object_get(c->args, "id"));
+
+	str_copy(c->id, sizeof c->id, id ? id : "");
 
 	c->args = NULL;
 	c->busy++;
@@ -214,7 +217,7 @@ static void stream_done(void *ctx, const struct err *e, const json_t *result, in
 	begin_stream(c);
 	loop_disarm(c->api->loop, &c->alive);
 	if (e) {
-		buf_printf(&c->line, "{\"error\":{\"code\":\"%s\",\"message\":", ops_code_name(e->code));
+		buf_printf(&c->line, "{\"error\":{\"code\":\"%s\",\"message\":", ops_code_name(rest_code(e->code)));
 		str_json(&c->line, e->msg, strlen(e->msg));
 		buf_adds(&c->line, "}}\n");
 		write_line(c);

@@ -32,10 +32,13 @@ struct rest_call {
 	json_t *result;              /* file.write: what to answer when it is written */
 	struct source pipe;
 	bool pipe_on;
+	char id[40];                 /* of the computer, for the tie */
+	struct op_tie tie;           /* a descriptor of a computer's is not held when the computer is gone */
 	uint16_t port;
 };
 
-void rest_fail(struct http_req *r, const struct err *e);
+void rest_fail(struct http_req *r, const struct err *e);   /* of an operation; who asks is known */
+int rest_code(int code);                         /* errno of an operation, as the API tells it */
 void rest_free_if_over(struct rest_call *c);
 void rest_run(struct rest_call *c);               /* starts the operation of a call whose arguments are whole */
 void rest_json(struct http_req *r, int status, const json_t *v);

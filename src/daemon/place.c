@@ -135,10 +135,13 @@ static int own_folder(struct serve *s, const char *name, mode_t mode, struct err
 
 static int own_file(struct serve *s, const char *name, struct err *e)
 {
-	AUTO_FD int fd = openat(s->state_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	AUTO_FD int fd = openat(s->state_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	struct stat st;
 
 	if (fd < 0)
 		return err_sys(e, "open '%s/%s'", s->state, name);
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(e, EINVAL, "'%s/%s' isn't a regular file", s->state, name);
 	if (fchmod(fd, 0600) < 0 || (s->root && fchown(fd, s->uid, s->gid) < 0))
 		return err_sys(e, "give '%s/%s' to user %d", s->state, name, (int)s->uid);
 	return 0;

@@ -79,6 +79,7 @@ void http_req_reset(struct http_req *c)
 	free(c->query);
 	c->arena = c->path = c->host = c->query = NULL;
 	c->nquery = 0;
+	c->query_bad = false;
 	c->on_end = NULL;
 	c->on_data = NULL;
 	c->on_body_end = NULL;
@@ -167,8 +168,10 @@ static void decode_query(struct http_req *r)
 	}
 	value = name + n + 1;
 	while ((more = http_query_next(q, n, &pos, name, value)) != 0) {
-		if (more < 0)
+		if (more < 0) {
+			r->query_bad = true;
 			continue;
+		}
 		size_t nl = strlen(name) + 1, vl = strlen(value) + 1;
 
 		/* "a&b": each pair costs at most its bytes and two NULs */
@@ -178,6 +181,13 @@ static void decode_query(struct http_req *r)
 		r->nquery++;
 	}
 	free(name);
+}
+
+bool http_req_query_bad(struct http_req *r)
+{
+	if (!r->query)
+		decode_query(r);
+	return r->query_bad || !r->query;
 }
 
 bool http_req_query_at(struct http_req *r, unsigned i, const char **ret_name, const char **ret_value)

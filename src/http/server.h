@@ -69,6 +69,8 @@ const char *http_req_path(const struct http_req *r);           /* decoded; "" fo
 const char *http_req_target(const struct http_req *r);         /* as sent (absolute form: from the path on) */
 const char *http_req_raw_query(const struct http_req *r);      /* after '?', or "" */
 const char *http_req_query(struct http_req *r, const char *name);  /* decoded, first; NULL = absent or undecodable */
+/* A pair with a bad escape or a NUL is left out of these; whoever would act differently without it asks http_req_query_bad(). */
+bool http_req_query_bad(struct http_req *r);
 bool http_req_query_at(struct http_req *r, unsigned i, const char **ret_name, const char **ret_value);
 const char *http_req_header(const struct http_req *r, const char *lower_name);  /* first; NULL = absent */
 const char *http_req_host(const struct http_req *r);           /* Host, or the authority of an absolute or CONNECT target; "" */

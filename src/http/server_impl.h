@@ -68,6 +68,7 @@ struct http_req {
 	char *path, *host;
 	char *query;                            /* decoded pairs, each NUL-terminated; made when first asked for */
 	unsigned nquery;
+	bool query_bad;         /* a pair of it couldn't be decoded */
 	char method_head;                       /* HEAD: no body in the reply */
 	void (*on_end)(void *ctx, struct http_req *r, enum http_why why);
 	void *on_end_ctx;

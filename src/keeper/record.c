@@ -26,8 +26,11 @@ int record_write(const struct keeper *k, const char *id, const struct record *r,
 		k->boot, r->pid, r->start_time, r->slot, r->net, r->template_name);
 	snprintf(tmp, sizeof tmp, ".%s", id);
 	fd = openat(k->records_fd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0 || fd_write_all(fd, text, (size_t)n, e) < 0 || renameat(k->records_fd, tmp, k->records_fd, id) < 0)
-		return err_sys(e, "write the record of computer '%s'", id);
+	if (fd < 0 || fd_write_all(fd, text, (size_t)n, e) < 0 || renameat(k->records_fd, tmp, k->records_fd, id) < 0) {
+		err_sys(e, "write the record of computer '%s'", id);
+		unlinkat(k->records_fd, tmp, 0);
+		return -e->code;
+	}
 	return 0;
 }
 

@@ -100,7 +100,8 @@ def test_programs(id):
     fails(404, "not_found", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "no-such-program"})
     fails(404, "not_found", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "true", "cwd": "/nowhere"})
     equal(s.exec(id, "id", "-un", user="root")[0], b"root\n", "as root")
-    fails(401, "unauthorized", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "true", "user": "nobody-here"})
+    fails(403, "forbidden", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "true", "user": "nobody-here"})
+    fails(403, "forbidden", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "/etc"})
     equal(s.exec(id, "sleep", "9", timeout_ms=100)[2]["how"], "timeout", "a program's time")
     data = s.exec(id, "head", "-c", "5000000", "/dev/zero")[0]
     ok(len(data) == 5000000 and not any(data), "5 MB of output")
@@ -151,6 +152,9 @@ def test_files(id):
     s.call("DELETE", f + "?path=x"), s.call("DELETE", f + "?path=x")
     fails(404, "not_found", "GET", f + "/list?path=x")
     fails(400, "is_a_folder", "GET", f + "?path=dir")
+    fails(403, "forbidden", "GET", f + "?path=/proc/kmsg")
+    for bad in ("%00", "%zz", "%"):
+        fails(400, "invalid_argument", "GET", f + "/list?path=dir&depth=" + bad, says="can't be decoded")
     st = s.stream(f + "/watch", {"path": "dir", "recursive": True})
     ok("start" in next(st), "a watch starts")
     s.raw("POST", f + "?path=dir/a/new", b"1").read()
@@ -184,6 +188,36 @@ def test_ports(id):
     ok(got.endswith(b"/t h None hi"), "and carries bytes", got)
 
 
+def slow_clients(id):
+    """A client that doesn't read its download, one whose download is a pipe, and one that doesn't go on with its upload."""
+    def begin(head, more=b""):
+        c = socket.socket()
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        c.connect((s.host, s.port))
+        c.sendall(f"{head} HTTP/1.1\r\nHost: x\r\nX-API-KEY: {s.key}\r\n".encode() + more)
+        return c
+    f = f"/v1/sandboxes/{id}/files?path="
+    cs = [begin(f"GET {f}/tmp/big", b"\r\n"), begin(f"GET {f}/dev/zero", b"\r\n"),
+          begin(f"POST {f}/tmp/up", b"Content-Length: 100000000\r\n\r\n" + b"x" * 70000)]
+    wait_for(lambda: s.exec(id, "stat", "-c", "%s", "/tmp/up")[0] == b"70000\n", 5)
+    for c in cs[:2]:
+        c.recv(1, socket.MSG_PEEK)
+    return cs
+
+
+def is_cut(c):
+    """A reset, behind whatever was still under way."""
+    c.setblocking(False)
+    try:
+        while c.recv(1 << 16):
+            pass
+        return False
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 def test_hostile(id):
     """What runs in a computer can't hurt the server."""
     if "memory" in box["unenforced"]:
@@ -203,7 +237,10 @@ try:
         t(box["id"])
     st = s.stream(f"/v1/sandboxes/{box['id']}/exec", {"cmd": "sleep", "args": ["600"]})
     next(st)
+    s.exec(box["id"], "dd", "if=/dev/zero", "of=/tmp/big", "bs=1M", "count=64")
+    slow = slow_clients(box["id"])
     s.kill(box["id"])
+    ok(all(wait_for(lambda: is_cut(c), 5) for c in slow), "downloads and uploads of a killed computer are cut: nothing keeps its files")
     last = list(st)[-1]
     ok(last.get("error", {}).get("code") == "not_found", "a stream of a killed computer says that it has ended", last)
     lines = [json.loads(x) for x in open(os.path.join(s.state, "audit.log"))]
