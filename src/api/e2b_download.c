@@ -61,9 +61,9 @@ static void on_pipe(struct source *s, uint32_t events)
 {
 	static char chunk[CHUNK];
 	struct download *d = container_of(s, struct download, pipe);
-	ssize_t n = read(s->fd, chunk, sizeof chunk);
+	ssize_t n = fd_read_guarded(s->fd, chunk, sizeof chunk);
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n < 0 && errno == EAGAIN)
 		return;
 	if (n > 0) {
 		if (http_write(d->q.r, chunk, (size_t)n) > PENDING_HIGH)

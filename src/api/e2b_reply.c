@@ -95,7 +95,8 @@ void e2b_fail(struct e2b_req *q, const struct err *e)
 	if (q->face == E2B_FACE_RPC)
 		e2b_fail_word(q, word, "%s", text);
 	else
-		reply_text(q->r, ops_http_status(e->code), text);
+		/* a file that says EACCES isn't a key that is wrong */
+		reply_text(q->r, e->code == EACCES && !e2b_no_user(e) ? 403 : ops_http_status(e->code), text);
 }
 
 /* A person's browser, not a program: it gets a page. */

@@ -174,7 +174,9 @@ static void files(struct e2b_req *q)
 {
 	const char *user = http_req_query(q->r, "username");
 
-	if (user && *user && str_copy(q->user, sizeof q->user, user) < 0)
+	if (http_req_query_bad(q->r))
+		e2b_status(q->r, 400, "the query can't be decoded");
+	else if (user && *user && str_copy(q->user, sizeof q->user, user) < 0)
 		e2b_status(q->r, 401, "invalid username");
 	else if (http_req_is(q->r, "GET") || http_req_is(q->r, "HEAD"))
 		e2b_download(q->api, q->r, q);

@@ -49,7 +49,11 @@ int rest_code(int code)
 
 void rest_fail(struct http_req *r, const struct err *e)
 {
-	fail_as(r, rest_code(e->code), e);
+	struct err mine = *e;
+
+	if (e->code == EACCES && !e->hint[0])
+		err_hint(&mine, "that is the computer's own answer: another of its users may (argument 'user')");
+	fail_as(r, rest_code(e->code), &mine);
 }
 
 /* ---- routes ---- */

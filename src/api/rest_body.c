@@ -54,9 +54,9 @@ static void on_pipe(struct source *s, uint32_t events)
 {
 	struct rest_call *c = container_of(s, struct rest_call, pipe);
 	char mem[65536];
-	ssize_t n = read(s->fd, mem, sizeof mem);
+	ssize_t n = fd_read_guarded(s->fd, mem, sizeof mem);
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n < 0 && errno == EAGAIN)
 		return;
 	if (n <= 0) {
 		rest_bytes_drop(c);

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include "core/str.h"
 
 int fd_nonblock(int fd, int on)
@@ -17,6 +19,37 @@ int fd_nonblock(int fd, int on)
 	if (!!(flags & O_NONBLOCK) == !!on)
 		return 0;
 	return fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static void on_alarm(int signo)
+{
+}
+
+void fd_guard(bool on)
+{
+	/* again and again: the first may come before the call sleeps */
+	static const struct itimerval some = { { 0, FD_GUARD_MS * 1000 }, { 0, FD_GUARD_MS * 1000 } }, none;
+	static bool ready;
+	int saved = errno;
+
+	if (!ready) {
+		struct sigaction sa = { .sa_handler = on_alarm };       /* no SA_RESTART: that's the point */
+
+		sigaction(SIGALRM, &sa, NULL);
+		ready = true;
+	}
+	setitimer(ITIMER_REAL, on ? &some : &none, NULL);
+	errno = saved;
+}
+
+ssize_t fd_read_guarded(int fd, void *p, size_t n)
+{
+	ssize_t r;
+
+	fd_guard(true);
+	r = read(fd, p, n);
+	fd_guard(false);
+	return r;
 }
 
 int fd_write_all(int fd, const void *p, size_t n, struct err *e)

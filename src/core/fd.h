@@ -1,5 +1,6 @@
 #ifndef CORE_FD_H
 #define CORE_FD_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/types.h>
@@ -16,6 +17,12 @@ static inline void free_drop(void *p) { free(*(void **)p); *(void **)p = NULL; }
 
 int fd_nonblock(int fd, int on);                                    /* 0 or -errno */
 int fd_write_all(int fd, const void *p, size_t n, struct err *e);   /* blocking, retries EINTR and short writes */
+/* Around a call that must not block, on a descriptor that somebody hostile shares (whose O_NONBLOCK is his to clear): one that does
+ * is interrupted after FD_GUARD_MS, with EINTR. Uses SIGALRM and the real-time interval timer of the process. */
+#define FD_GUARD_MS 500
+void fd_guard(bool on);
+/* read() so guarded. EINTR there means that it did block: treat it as broken, not as "again". */
+ssize_t fd_read_guarded(int fd, void *p, size_t n);
 /* Whole file into memory, at most max bytes (-EFBIG above). *ret is NUL-terminated, free() it. dirfd may be AT_FDCWD. */
 int fd_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
 /* Replace path atomically and durably: temporary in the same folder, fsync, rename, fsync of the folder. mode is

@@ -126,9 +126,14 @@ static int check_reach(const struct serve *s, struct err *e)
 /* A folder of bureaud's own. */
 static int own_folder(struct serve *s, const char *name, mode_t mode, struct err *e)
 {
+	AUTO_FD int fd = -1;
+
 	if (mkdirat(s->state_fd, name, mode) < 0 && errno != EEXIST)
 		return err_sys(e, "make '%s/%s'", s->state, name);
-	if (s->root && fchownat(s->state_fd, name, s->uid, s->gid, AT_SYMLINK_NOFOLLOW) < 0)
+	fd = openat(s->state_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, "open '%s/%s'", s->state, name);
+	if (fchmod(fd, mode) < 0 || (s->root && fchown(fd, s->uid, s->gid) < 0))
 		return err_sys(e, "give '%s/%s' to user %d", s->state, name, (int)s->uid);
 	return 0;
 }
@@ -156,6 +161,11 @@ static int folders(struct serve *s, struct err *e)
 		return err_sys(e, "stat '%s'", s->state);
 	if (st.st_uid != geteuid())
 		return err_set(e, EPERM, "the state folder '%s' belongs to user %d, not to you", s->state, (int)st.st_uid);
+	/* the key and server.json are trusted by name, and a name in here would be anybody's */
+	if (st.st_mode & S_IWOTH) {
+		err_set(e, EPERM, "anybody may write to the state folder '%s'", s->state);
+		return err_hint(e, "chmod o-w '%s', or choose another --state", s->state);
+	}
 	/* bureaud must be able to pass through; what is inside has modes of its own */
 	if (s->root && (st.st_mode & 0011) != 0011 && fchmod(s->state_fd, (st.st_mode & 07777) | 0011) < 0)
 		return err_sys(e, "let user %d into '%s'", (int)s->uid, s->state);

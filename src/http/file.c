@@ -73,7 +73,7 @@ static void reply_unsized(struct http_req *r, const char *type, int fd)
 
 	do {
 		at = buf_reserve(&b, 65536);
-		n = at ? read(fd, at, 65536) : -1;
+		n = at ? fd_read_guarded(fd, at, 65536) : -1;
 		if (n > 0)
 			buf_commit(&b, (size_t)n);
 	} while (n > 0);

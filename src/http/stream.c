@@ -320,7 +320,7 @@ ssize_t http_stream_read(struct http_stream *s, void *p, size_t n)
 		return take_unread(s, p, n);
 	if (!s->ssl) {
 		do
-			r = recv(s->src.fd, p, n, 0);
+			r = recv(s->src.fd, p, n, MSG_DONTWAIT);     /* whatever its flags: a computer may share it */
 		while (r < 0 && errno == EINTR);
 		return r < 0 ? -errno : r;
 	}
@@ -354,7 +354,7 @@ ssize_t http_stream_writev(struct http_stream *s, const struct iovec *v, int nv)
 		struct msghdr m = { .msg_iov = (struct iovec *)v, .msg_iovlen = (size_t)nv };
 
 		do
-			r = sendmsg(s->src.fd, &m, MSG_NOSIGNAL);
+			r = sendmsg(s->src.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 		while (r < 0 && errno == EINTR);
 		return r < 0 ? -errno : r;
 	}

@@ -32,8 +32,12 @@ void http_pipe_close(struct http_pipe *p)
 
 ssize_t http_pipe_fill(struct http_pipe *p, int from, size_t n)
 {
-	ssize_t r = splice(from, NULL, p->fd[1], NULL, n, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	ssize_t r;
 
+	/* for a socket SPLICE_F_NONBLOCK counts for nothing, its own flags do, and a computer that shares it can change them */
+	fd_guard(true);
+	r = splice(from, NULL, p->fd[1], NULL, n, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	fd_guard(false);
 	if (r < 0)
 		return -errno;
 	p->len += (size_t)r;
@@ -42,8 +46,11 @@ ssize_t http_pipe_fill(struct http_pipe *p, int from, size_t n)
 
 ssize_t http_pipe_drain(struct http_pipe *p, int to)
 {
-	ssize_t r = splice(p->fd[0], NULL, to, NULL, p->len, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	ssize_t r;
 
+	fd_guard(true);
+	r = splice(p->fd[0], NULL, to, NULL, p->len, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	fd_guard(false);
 	if (r <= 0)
 		return r < 0 ? -errno : -EIO;
 	p->len -= (size_t)r;

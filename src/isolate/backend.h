@@ -74,4 +74,5 @@ void box_drop(struct box *b);        /* SIGKILL when it runs, closes what it hol
 /* guest: path of the guest's program. tag: names our cgroups; the same state folder has the same tag;
  * NULL: for one `bureau run`. living: PID 1s of computers that an earlier keeper made, for a plain user's keeper to join. */
 int isolate_create(const char *guest, const char *tag, const pid_t *living, size_t n_living, struct isolate **ret, struct err *e);
+void isolate_free(struct isolate *h);                                  /* at the keeper's end */
 #endif

@@ -236,6 +236,18 @@ void cgroup_host_need(struct cgroup_host *h, const struct box_limits *l)
 		open_trees(h);
 }
 
+/* Our folders go too, unless computers go on in them (the kernel refuses then). `bureau run` shares its own with others. */
+void cgroup_host_done(struct cgroup_host *h)
+{
+	for (int t = 0; t < CG_TREES; t++) {
+		AUTO_FD int above = h->all && h->fd[t] >= 0 ? openat(h->fd[t], "..", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+
+		if (above >= 0)
+			unlinkat(above, h->name, AT_REMOVEDIR);
+		fd_drop(&h->fd[t]);
+	}
+}
+
 uint32_t cgroup_features(const struct cgroup_host *h)
 {
 	uint32_t f = 0;

@@ -25,6 +25,7 @@ struct box_counts { uint64_t cpu_us, memory, memory_peak, oom_kills; uint32_t pr
 /* all: for a keeper that lives on. Without it trees are opened by cgroup_host_need() only, since `bureau run` without limits needs none. */
 void cgroup_host_init(struct cgroup_host *h, const char *tag, bool root, bool all);
 void cgroup_host_need(struct cgroup_host *h, const struct box_limits *l);
+void cgroup_host_done(struct cgroup_host *h);
 uint32_t cgroup_features(const struct cgroup_host *h);      /* enum box_feature */
 /* Makes id's groups and sets limits; ret_v2 is a descriptor for CLONE_INTO_CGROUP or -1. unenforced gets bits added. */
 int groups_make(const struct cgroup_host *h, const char *id, const struct box_limits *l, struct box_groups *g, int *ret_v2,

@@ -88,6 +88,14 @@ int isolate_create(const char *guest, const char *tag, const pid_t *living, size
 	return 0;
 }
 
+void isolate_free(struct isolate *h)
+{
+	if (!h)
+		return;
+	cgroup_host_done(&h->groups);
+	free(h);
+}
+
 const struct cgroup_host *isolate_groups(const struct isolate *h)
 {
 	return &h->groups;

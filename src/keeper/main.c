@@ -132,6 +132,7 @@ int main(int argc, char **argv)
 	struct options o = { .uid = geteuid() };
 	struct keeper k = { .backend = &backend_ns, .state_fd = -1, .templates_fd = -1, .run_fd = -1, .records_fd = -1 };
 	struct err e = { .code = 0 };
+	int code;
 
 	if (parse(argc, argv, &o) < 0) {
 		fputs(usage, stderr);
@@ -148,5 +149,7 @@ int main(int argc, char **argv)
 		log_error("%s%s%s", e.msg, *e.hint ? "; " : "", e.hint);
 		return 1;
 	}
-	return loop_run(k.loop);
+	code = loop_run(k.loop);
+	isolate_free(k.host);
+	return code;
 }

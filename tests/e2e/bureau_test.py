@@ -187,7 +187,7 @@ class Server:
 
     def leftovers(self):
         """What of this server's computers is still on this host."""
-        out = [f"group {g}" for g in self.groups()] + [f"process {p}" for p in self.processes()]
+        out = [f"group {g}" for g in self.groups() + [d for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/*") for d in glob.glob(f"{root}/bureau*{self.tag()}")]] + [f"process {p}" for p in self.processes()]
         out += [f"mount {line.split()[4]}" for line in open("/proc/self/mountinfo") if self.state in line]
         for folder, keep in (("run", {"keeper.sock"}), ("keeper", set())):
             out += [f"file {folder}/{f}" for f in set(os.listdir(os.path.join(self.state, folder))) - keep]

@@ -243,8 +243,10 @@ try:
     ok(all(wait_for(lambda: is_cut(c), 5) for c in slow), "downloads and uploads of a killed computer are cut: nothing keeps its files")
     last = list(st)[-1]
     ok(last.get("error", {}).get("code") == "not_found", "a stream of a killed computer says that it has ended", last)
-    lines = [json.loads(x) for x in open(os.path.join(s.state, "audit.log"))]
-    ok(any(x["op"] == "sandbox.kill" and x.get("id") == box["id"] and x["outcome"] == "ok" for x in lines), "the audit has it")
+    def in_audit():      # written at the end of the turn that answered
+        lines = [json.loads(x) for x in open(os.path.join(s.state, "audit.log"))]
+        return any(x["op"] == "sandbox.kill" and x.get("id") == box["id"] and x["outcome"] == "ok" for x in lines)
+    ok(wait_for(in_audit, 5), "the audit has it")
     ok(s.key not in open(os.path.join(s.state, "audit.log")).read() + s.log_text(), "the key is in no log")
     for name, mode in (("api-key", 0o600), ("server.json", 0o600), ("audit.log", 0o600), ("store", 0o700)):
         equal(os.stat(os.path.join(s.state, name)).st_mode & 0o777, mode, f"{name} is {mode:o}")
@@ -253,6 +255,15 @@ try:
     equal(s.stop(), 0, "it stops")
     left = wait_for(lambda: not s.leftovers(), 5) or s.leftovers()
     ok(left is True, "and leaves nothing", left)
+    os.rename(os.path.join(s.state, "api-key"), os.path.join(s.state, "kept"))
+    os.mkfifo(os.path.join(s.state, "api-key"))
+    bad = subprocess.run([BUILD / "bureau-serve", "--state", s.state, "--listen", "127.0.0.1:0"], capture_output=True, timeout=20)
+    ok(bad.returncode == 1 and b"isn't a regular file" in bad.stderr, "a key file that is none is refused", bad)
+    os.rename(os.path.join(s.state, "kept"), os.path.join(s.state, "api-key"))
+    os.chmod(s.state, 0o777)
+    bad = subprocess.run([BUILD / "bureau-serve", "--state", s.state, "--listen", "127.0.0.1:0"], capture_output=True, timeout=20)
+    ok(bad.returncode == 1 and b"anybody may write" in bad.stderr, "a state folder that anybody may write to is refused", bad)
+    os.chmod(s.state, 0o755)
     bad = subprocess.run([BUILD / "bureau-serve", "--state", s.state, "--no-key", "--listen", "0.0.0.0:0"], capture_output=True, timeout=20)
     ok(bad.returncode == 1 and b"loopback only" in bad.stderr, "no key off loopback is refused", bad)
     free = Server("--no-key", state=s.state).start()

@@ -1,3 +1,4 @@
+#include "core/clock.h"
 #include "core/fd.h"
 #include "core/str.h"
 #include "tap.h"
@@ -260,6 +261,22 @@ static void test_write_all(void)
 	ok(fd_write_all(999, "x", 1, &e) == -EBADF, "and reports a failure");
 }
 
+/* Whoever shares a descriptor may clear O_NONBLOCK at any moment. */
+static void test_guard(void)
+{
+	int p[2];
+	char c;
+	int64_t t = clock_mono_ms();
+
+	if (pipe(p) < 0)
+		return;
+	ok(fd_read_guarded(p[0], &c, 1) < 0 && errno == EINTR, "a read that blocks is interrupted");
+	ok(clock_mono_ms() - t < 20 * FD_GUARD_MS, "soon");
+	ok(write(p[1], "x", 1) == 1 && fd_read_guarded(p[0], &c, 1) == 1 && c == 'x', "others aren't");
+	close(p[0]);
+	close(p[1]);
+}
+
 int main(void)
 {
 	char *text;
@@ -281,5 +298,6 @@ int main(void)
 	} else {
 		skip("no /proc/sys/kernel/pid_max");
 	}
+	test_guard();
 	return done_testing();
 }

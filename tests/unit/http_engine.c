@@ -14,6 +14,7 @@
 #include "http/client.h"
 #include "http/proxy.h"
 #include "http/server.h"
+#include "http/stream.h"
 #include "tap.h"
 
 static struct loop *loop;
@@ -659,6 +660,27 @@ static void setup(void)
 	}
 }
 
+/* A computer that shares a port's socket may clear O_NONBLOCK: the loop must not hang for that. */
+static void test_shared(void)
+{
+	struct http_stream *st;
+	struct err e;
+	static char chunk[65536];
+	ssize_t n;
+	int p[2], hostile;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p) < 0 || (hostile = dup(p[0])) < 0 || http_stream_open(loop, p[0], &st, &e) < 0)
+		return;
+	fcntl(hostile, F_SETFL, 0);
+	ok(http_stream_read(st, chunk, sizeof chunk) == -EAGAIN, "a shared socket made blocking is read without blocking");
+	while ((n = http_stream_write(st, chunk, sizeof chunk)) > 0)
+		;
+	ok(n == -EAGAIN, "and written");
+	http_stream_free(st);
+	close(hostile);
+	close(p[1]);
+}
+
 int main(void)
 {
 	char path[128];
@@ -674,6 +696,7 @@ int main(void)
 	test_upgrade(front_at, "proxied");
 	test_more();
 	test_server_limits();
+	test_shared();
 	http_client_free(client);
 	http_server_free(front);
 	http_server_free(app);
