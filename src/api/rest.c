@@ -220,7 +220,7 @@ static void on_body(void *ctx, struct http_req *r, char *p, size_t n)
 static void not_found(struct http_req *r, bool other_method)
 {
 	if (other_method)
-		http_replyf(r, 405, "application/json", 
+		http_replyf(r, 405, "application/json",
 			"{\"error\":{\"code\":\"method_not_allowed\",\"message\":\"another method is meant here\",\"hint\":\"docs/API.md lists every route\"}}\n");
 	else
 		http_replyf(r, 404, "application/json",

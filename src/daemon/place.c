@@ -146,7 +146,7 @@ static int own_file(struct serve *s, const char *name, struct err *e)
 	if (fd < 0)
 		return err_sys(e, "open '%s/%s'", s->state, name);
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return err_set(e, EINVAL, "'%s/%s' isn't a regular file", s->state, name);
+		return err_set(e, EPERM, "'%s/%s' isn't a regular file", s->state, name);
 	if (fchmod(fd, 0600) < 0 || (s->root && fchown(fd, s->uid, s->gid) < 0))
 		return err_sys(e, "give '%s/%s' to user %d", s->state, name, (int)s->uid);
 	return 0;
