@@ -61,9 +61,9 @@ static void on_pipe(struct source *s, uint32_t events)
 {
 	static char chunk[CHUNK];
 	struct download *d = container_of(s, struct download, pipe);
-	ssize_t n = fd_read_guarded(s->fd, chunk, sizeof chunk);
+	ssize_t n = fd_read_pipe(s->fd, chunk, sizeof chunk);
 
-	if (n < 0 && errno == EAGAIN)
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n > 0) {
 		if (http_write(d->q.r, chunk, (size_t)n) > PENDING_HIGH)
@@ -155,7 +155,7 @@ static void opened(struct e2b_req *q, const struct err *e, const json_t *res, in
 		e2b_gone(q->r, q->id);
 	} else if (S_ISREG(st.st_mode)) {
 		http_reply_file(q->r, "application/octet-stream", fd);
-	} else if (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)) {
+	} else if (S_ISFIFO(st.st_mode)) {
 		send_pipe(d, fd);
 	} else {
 		close(fd);

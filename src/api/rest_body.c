@@ -54,9 +54,9 @@ static void on_pipe(struct source *s, uint32_t events)
 {
 	struct rest_call *c = container_of(s, struct rest_call, pipe);
 	char mem[65536];
-	ssize_t n = fd_read_guarded(s->fd, mem, sizeof mem);
+	ssize_t n = fd_read_pipe(s->fd, mem, sizeof mem);
 
-	if (n < 0 && errno == EAGAIN)
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
 		rest_bytes_drop(c);
@@ -130,6 +130,7 @@ static void take_over(struct rest_call *c, int fd)
 		rest_fail(c->r, &e);
 		return;
 	}
+	http_stream_share(port);
 	http_set(c->r, "Connection", "upgrade");
 	http_set(c->r, "Upgrade", "tcp");
 	if (http_takeover(c->r, 101, &client) < 0 || !client) {
@@ -165,7 +166,7 @@ void rest_bytes_done(void *ctx, const struct err *e, const json_t *result, int f
 		c->fd = fd;
 		c->result = json_deep_copy(result);
 		http_req_to_fd(c->r, fd, UINT64_MAX, on_written, c);
-	} else if (kind && str_eq(kind, "pipe")) {
+	} else if (kind && str_eq(kind, "pipe") && fd_is_pipe(fd)) {
 		send_pipe(c, fd);
 	} else {
 		http_set(c->r, "X-Content-Type-Options", "nosniff");

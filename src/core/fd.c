@@ -213,6 +213,32 @@ int fd_mkdirs(const char *path, mode_t mode, struct err *e)
 	return 0;
 }
 
+int fd_is_pipe(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
+/* read() looks at the open file's flags, splice() takes its own: so by way of a pipe that is ours alone. */
+ssize_t fd_read_pipe(int fd, void *p, size_t n)
+{
+	static int own[2] = { -1, -1 };
+	ssize_t moved, got = 0;
+
+	if (own[0] < 0 && pipe2(own, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -1;
+	moved = splice(fd, NULL, own[1], NULL, n, SPLICE_F_NONBLOCK);
+	while (got < moved) {
+		ssize_t r = read(own[0], (char *)p + got, (size_t)(moved - got));
+
+		if (r <= 0)
+			return -1;
+		got += r;
+	}
+	return moved;
+}
+
 void fd_close_from(int first, const int *keep, size_t nkeep)
 {
 	unsigned from = (unsigned)first;

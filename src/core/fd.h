@@ -33,6 +33,9 @@ int fd_mkdirs(const char *path, mode_t mode, struct err *e);
 /* rm -rf below dirfd without following links or crossing into what a link names; missing is fine. A filesystem
  * mounted at or below name is an error and keeps its files. Takes as long as it takes: not for an event loop when the tree is big. */
 int fd_remove_tree(int dirfd, const char *name, struct err *e);
+int fd_is_pipe(int fd);
+/* What is in a pipe now, without waiting, whatever O_NONBLOCK says: who sent it may hold the same open file and change that. */
+ssize_t fd_read_pipe(int fd, void *p, size_t n);                    /* as read(); -1 and EAGAIN: nothing yet */
 /* Close every descriptor >= first except those in keep[] (sorted ascending). */
 void fd_close_from(int first, const int *keep, size_t nkeep);
 int fd_raise_limit(void);                                           /* RLIMIT_NOFILE soft to hard; returns the limit */

@@ -186,7 +186,7 @@ static bool can_splice_in(const struct http_req *r)
 {
 	uint64_t run = plain_run(r);
 
-	if (run < SPLICE_MIN || !http_stream_plain(r->st) || http_stream_unread_len(r->st) || r->discarding)
+	if (run < SPLICE_MIN || !http_stream_splices(r->st) || http_stream_unread_len(r->st) || r->discarding)
 		return false;
 	return r->on_splice || (r->to_done && r->to_fd >= 0 && !r->to_copy && run <= r->to_max - r->to_got);
 }

@@ -157,7 +157,7 @@ static ssize_t on_req_splice(void *ctx, struct http_req *r, size_t max)
 {
 	struct http_proxy *p = ctx;
 
-	if (p->over || p->deaf || !p->up || p->out.len || !http_stream_plain(p->up) || http_pipe_open(&p->up_pipe) < 0)
+	if (p->over || p->deaf || !p->up || p->out.len || !http_stream_splices(p->up) || http_pipe_open(&p->up_pipe) < 0)
 		return 0;
 	ssize_t n = http_pipe_fill(&p->up_pipe, http_stream_fd(http_req_stream(r)), max);
 
@@ -246,7 +246,7 @@ static void end_answer(struct http_proxy *p)
 static ssize_t splice_answer(struct http_proxy *p)
 {
 	if (p->o.body || p->rd.len || p->rd.head.framing != HTTP_LENGTH || p->rd.left < HOLD || !http_can_splice(p->r) ||
-	    !http_stream_plain(p->up) || http_stream_unread_len(p->up) || http_pipe_open(&p->pipe) < 0)
+	    !http_stream_splices(p->up) || http_stream_unread_len(p->up) || http_pipe_open(&p->pipe) < 0)
 		return 0;
 	ssize_t n = http_pipe_fill(&p->pipe, http_stream_fd(p->up), p->rd.left < TURN ? (size_t)p->rd.left : TURN);
 
@@ -459,8 +459,8 @@ int http_proxy_start(struct http_req *r, const struct http_proxy_opts *o, struct
 	struct http_stream *up = o->upstream;
 	int bad = p ? 0 : err_set(e, ENOMEM, "forward a request: no memory");
 
-	if (bad == 0 && !up)
-		bad = http_stream_open(http_req_loop(r), o->fd, &up, e);
+	if (bad == 0 && !up && (bad = http_stream_open(http_req_loop(r), o->fd, &up, e)) == 0)
+		http_stream_share(up);
 	else if (bad < 0 && !up)
 		close(o->fd);
 	if (bad == 0) {

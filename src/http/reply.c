@@ -384,7 +384,7 @@ int http_takeover(struct http_req *r, int status, struct http_stream **ret)
 
 bool http_can_splice(const struct http_req *r)
 {
-	return r->st && r->replied && !r->chunked_out && !r->no_body && http_stream_plain(r->st) && !r->file_left;
+	return r->st && r->replied && !r->chunked_out && !r->no_body && http_stream_splices(r->st) && !r->file_left;
 }
 
 void http_write_pipe(struct http_req *r, struct http_pipe *p)

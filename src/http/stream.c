@@ -43,6 +43,8 @@ struct http_stream {
 	bool more;              /* TLS: OpenSSL may hold decrypted or undecrypted bytes */
 	bool always_more;       /* TLS over bytes that were unread: only -EAGAIN tells that none are left */
 	bool cross_in, cross_out;       /* TLS: a write waits for input; a read waits for output */
+	bool reset;             /* http_stream_abort() */
+	bool shared;            /* a computer may hold the same open file */
 	bool broken;            /* TLS: a fatal error, no shutdown any more */
 	int sys_error;          /* TLS: what the socket itself failed with */
 	char tls_error[160];
@@ -227,6 +229,8 @@ int http_stream_open(struct loop *l, int fd, struct http_stream **ret, struct er
 
 void http_stream_free(struct http_stream *s)
 {
+	static const struct linger now = { .l_onoff = 1 }, never = { .l_onoff = 0 };
+
 	if (!s)
 		return;
 	loop_remove(s->loop, &s->src);
@@ -239,6 +243,8 @@ void http_stream_free(struct http_stream *s)
 		SSL_free(s->ssl);
 		ERR_clear_error();
 	}
+	if (s->shared)          /* or the close waits for what the computer doesn't read */
+		setsockopt(s->src.fd, SOL_SOCKET, SO_LINGER, s->reset ? &now : &never, sizeof now);
 	close(s->src.fd);
 	free(s->unread);
 	s->unread = NULL;
@@ -254,7 +260,7 @@ void http_stream_abort(struct http_stream *s)
 	if (!s)
 		return;
 	setsockopt(s->src.fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
-	s->broken = true;
+	s->broken = s->reset = true;
 	http_stream_free(s);
 }
 
@@ -320,7 +326,7 @@ ssize_t http_stream_read(struct http_stream *s, void *p, size_t n)
 		return take_unread(s, p, n);
 	if (!s->ssl) {
 		do
-			r = recv(s->src.fd, p, n, MSG_DONTWAIT);     /* whatever its flags: a computer may share it */
+			r = recv(s->src.fd, p, n, MSG_DONTWAIT);
 		while (r < 0 && errno == EINTR);
 		return r < 0 ? -errno : r;
 	}
@@ -388,7 +394,7 @@ ssize_t http_stream_sendfile(struct http_stream *s, int fd, off_t *off, size_t n
 
 	if (s->handshaking)
 		return -EAGAIN;
-	if (!s->ssl) {
+	if (http_stream_splices(s)) {
 		r = sendfile(s->src.fd, fd, off, n > 1 << 30 ? 1 << 30 : n);
 		if (r >= 0 || (errno != EINVAL && errno != ENOSYS))
 			return r < 0 ? -errno : r;
@@ -439,6 +445,8 @@ void http_stream_shut(struct http_stream *s)
 }
 
 bool http_stream_plain(const struct http_stream *s) { return !s->ssl; }
+bool http_stream_splices(const struct http_stream *s) { return !s->ssl && !s->shared; }
+void http_stream_share(struct http_stream *s) { s->shared = true; }
 int http_stream_fd(const struct http_stream *s) { return s->src.fd; }
 struct loop *http_stream_loop(const struct http_stream *s) { return s->loop; }
 SSL *http_stream_ssl(const struct http_stream *s) { return s->ssl; }

@@ -36,7 +36,11 @@ int http_stream_unread(struct http_stream *s, const void *p, size_t n);
 size_t http_stream_unread_len(const struct http_stream *s);
 void http_stream_shut(struct http_stream *s);              /* no more writes: FIN, or close_notify first */
 
-bool http_stream_plain(const struct http_stream *s);       /* no TLS: fd may be spliced */
+bool http_stream_plain(const struct http_stream *s);       /* no TLS */
+/* Its socket came from a computer, which may hold the same open file and change O_NONBLOCK or SO_LINGER of it under our hands: it
+ * isn't spliced from or to, since splice and sendfile look at that flag alone. */
+void http_stream_share(struct http_stream *s);
+bool http_stream_splices(const struct http_stream *s);     /* no TLS and not shared: the kernel may move its bytes */
 int http_stream_fd(const struct http_stream *s);
 struct loop *http_stream_loop(const struct http_stream *s);
 SSL *http_stream_ssl(const struct http_stream *s);         /* NULL when plain or before the handshake began */
@@ -57,7 +61,7 @@ int http_stream_connect(struct loop *l, const char *address, struct http_stream 
 int http_stream_error(struct http_stream *s);
 
 /* tunnel -- bytes both ways between two streams until both sides ended or one broke; half-closes pass through;
- * splice() when both are plain. Takes both streams. idle_ms 0 = no limit. done (may be NULL) is called once, from the loop,
+ * splice() when both can (http_stream_splices). Takes both streams. idle_ms 0 = no limit. done (may be NULL) is called once, from the loop,
  * after both are closed. */
 struct http_tunnel;
 int http_tunnel_start(struct http_stream *a, struct http_stream *b, int64_t idle_ms,

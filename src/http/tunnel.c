@@ -32,12 +32,9 @@ void http_pipe_close(struct http_pipe *p)
 
 ssize_t http_pipe_fill(struct http_pipe *p, int from, size_t n)
 {
-	ssize_t r;
+	/* for a socket SPLICE_F_NONBLOCK counts for nothing, its own flags do: see http_stream_splices() */
+	ssize_t r = splice(from, NULL, p->fd[1], NULL, n, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 
-	/* for a socket SPLICE_F_NONBLOCK counts for nothing, its own flags do, and a computer that shares it can change them */
-	fd_guard(true);
-	r = splice(from, NULL, p->fd[1], NULL, n, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-	fd_guard(false);
 	if (r < 0)
 		return -errno;
 	p->len += (size_t)r;
@@ -46,11 +43,8 @@ ssize_t http_pipe_fill(struct http_pipe *p, int from, size_t n)
 
 ssize_t http_pipe_drain(struct http_pipe *p, int to)
 {
-	ssize_t r;
+	ssize_t r = splice(p->fd[0], NULL, to, NULL, p->len, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 
-	fd_guard(true);
-	r = splice(p->fd[0], NULL, to, NULL, p->len, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-	fd_guard(false);
 	if (r <= 0)
 		return r < 0 ? -errno : -EIO;
 	p->len -= (size_t)r;
@@ -124,7 +118,7 @@ static int flow_step(struct http_tunnel *t, int i)
 	struct flow *f = &t->flow[i];
 	struct http_stream *from = t->end[i], *to = t->end[1 - i];
 
-	if (f->full >= BULK_AFTER && http_stream_plain(from) && http_stream_plain(to) && !http_stream_unread_len(from) &&
+	if (f->full >= BULK_AFTER && http_stream_splices(from) && http_stream_splices(to) && !http_stream_unread_len(from) &&
 	    http_pipe_open(&f->pipe) == 0) {
 		ssize_t r = http_pipe_fill(&f->pipe, http_stream_fd(from), BLOCK);
 

@@ -277,6 +277,29 @@ static void test_guard(void)
 	close(p[1]);
 }
 
+/* Whoever sent us a pipe's end can make it blocking again: a read must not wait for all that. */
+static void test_read_pipe(void)
+{
+	char got[100000];
+	int p[2];
+
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return;
+	alarm(20);
+	ok(fd_is_pipe(p[0]) && !fd_is_pipe(-1), "a pipe is one");
+	ok(fd_read_pipe(p[0], got, sizeof got) == -1 && errno == EAGAIN, "an empty pipe in blocking mode: nothing yet");
+	ok(write(p[1], "hello", 5) == 5 && fd_read_pipe(p[0], got, sizeof got) == 5 && memcmp(got, "hello", 5) == 0, "what is in it");
+	memset(got, 'x', 60000);
+	ok(write(p[1], got, 60000) == 60000 && fd_read_pipe(p[0], got, 1000) == 1000 && fd_read_pipe(p[0], got, sizeof got) == 59000, "in pieces");
+	close(p[1]);
+	ok(fd_read_pipe(p[0], got, sizeof got) == 0, "and its end");
+	close(p[0]);
+	p[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	ok(!fd_is_pipe(p[0]), "a device is none");
+	close(p[0]);
+	alarm(0);
+}
+
 int main(void)
 {
 	char *text;
@@ -299,5 +322,6 @@ int main(void)
 		skip("no /proc/sys/kernel/pid_max");
 	}
 	test_guard();
+	test_read_pipe();
 	return done_testing();
 }

@@ -660,24 +660,31 @@ static void setup(void)
 	}
 }
 
-/* A computer that shares a port's socket may clear O_NONBLOCK: the loop must not hang for that. */
+/* A socket that a computer sent: it holds the same open file, and makes it blocking and slow to close. */
 static void test_shared(void)
 {
+	struct linger slow = { .l_onoff = 1, .l_linger = 60 };
 	struct http_stream *st;
 	struct err e;
-	static char chunk[65536];
-	ssize_t n;
-	int p[2], hostile;
+	ssize_t n = 1;
+	int p[2], theirs;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p) < 0 || (hostile = dup(p[0])) < 0 || http_stream_open(loop, p[0], &st, &e) < 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p) < 0)
 		return;
-	fcntl(hostile, F_SETFL, 0);
-	ok(http_stream_read(st, chunk, sizeof chunk) == -EAGAIN, "a shared socket made blocking is read without blocking");
-	while ((n = http_stream_write(st, chunk, sizeof chunk)) > 0)
-		;
-	ok(n == -EAGAIN, "and written");
+	theirs = dup(p[0]);
+	alarm(20);
+	ok(http_stream_open(loop, p[0], &st, &e) == 0 && http_stream_splices(st), "a socket of our own may be spliced");
+	http_stream_share(st);
+	ok(!http_stream_splices(st) && http_stream_plain(st), "a shared one isn't");
+	fcntl(theirs, F_SETFL, 0);
+	setsockopt(theirs, SOL_SOCKET, SO_LINGER, &slow, sizeof slow);
+	ok(http_stream_read(st, big, sizeof big) == -EAGAIN, "reading it waits for nobody");
+	for (int i = 0; i < 1000 && n > 0; i++)
+		n = http_stream_write(st, big, sizeof big);
+	ok(n == -EAGAIN, "nor does writing: %zd", n);
 	http_stream_free(st);
-	close(hostile);
+	alarm(0);
+	close(theirs);
 	close(p[1]);
 }
 
