@@ -23,6 +23,8 @@ struct proc_spec {
  * NULL. The child blocks and ignores no signal. */
 int proc_spawn(const struct proc_spec *s, pid_t *ret_pid, int *ret_pidfd, struct err *e);
 
+/* No handler, nothing ignored: for who is about to exec, or was started by we don't know whom. */
+void proc_signals_default(void);
 int proc_pidfd_open(pid_t pid);                               /* -errno */
 int proc_pidfd_signal(int pidfd, int signo);                  /* -errno */
 /* Reaps a child by pidfd without blocking: 1 and *ret_status (as wait(2)), 0 = still running, -errno. */

@@ -80,16 +80,22 @@ CHILD static int child_death(const struct birth *b)
 	return 0;
 }
 
-/* Ignored signals stay ignored over exec and handlers would run in shared memory: both back to the default. By system
- * call, since libc won't touch its own two signals, which its posix_spawn() leaves ignored in us and so in all below us. */
-CHILD static void child_signals(void)
+/* By system call, since libc won't touch its own two signals, which its posix_spawn() leaves ignored in us and so in all below us. */
+CHILD void proc_signals_default(void)
 {
 	static const struct { void *handler; unsigned long flags; void *restorer; uint64_t mask; } def;
-	sigset_t none;
 
 	for (int i = 1; i < NSIG; i++)
 		if (i != SIGKILL && i != SIGSTOP)
 			syscall(SYS_rt_sigaction, i, &def, NULL, sizeof def.mask);
+}
+
+/* Ignored signals stay ignored over exec and handlers would run in shared memory: both back to the default. */
+CHILD static void child_signals(void)
+{
+	sigset_t none;
+
+	proc_signals_default();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }

@@ -13,6 +13,7 @@
 #include "core/buf.h"
 #include "core/clock.h"
 #include "core/fd.h"
+#include "core/proc.h"
 #include "core/str.h"
 #include "guest/guest.h"
 #include "guest/proc.h"
@@ -52,8 +53,7 @@ static void signals(void)
 {
 	sigset_t all;
 
-	for (int i = 1; i < SIGRTMIN; i++)
-		signal(i, SIG_DFL);
+	proc_signals_default();
 	sigfillset(&all);       /* none has a handler; a blocked SIGPIPE is only an EPIPE */
 	sigprocmask(SIG_SETMASK, &all, NULL);
 }

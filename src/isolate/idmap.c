@@ -22,12 +22,14 @@
 pid_t idmap_holder(void)
 {
 	struct clone_args a = { .flags = CLONE_NEWUSER, .exit_signal = SIGCHLD };
-	pid_t pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
+	pid_t parent = getpid(), pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
 
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-		for (;;)
+		/* who made us may have been killed before the line above */
+		while (getppid() == parent)
 			pause();
+		_exit(0);
 	}
 	return pid;
 }

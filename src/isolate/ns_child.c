@@ -252,8 +252,7 @@ _Noreturn void child_run(struct child *c)
 	sigset_t none;
 
 	sigemptyset(&none);
-	for (int i = 1; i < 32; i++)
-		signal(i, SIG_DFL);
+	proc_signals_default();
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_NAME, "bureau-start", 0, 0, 0);
 	if (set_up(c, &e) == 0 && child_report(c, &e) == 0 && arrange_fds(c, &e) == 0 && (limit_files(c), true) &&

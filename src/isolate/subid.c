@@ -4,6 +4,7 @@
  * belongs to `user` in a computer; the granted range fills 0-999 and 1001-65535. Each computer still gets a namespace of its
  * own below this one. Without the two programs or without a grant the caller's one id is all there is (IDS_ONE). */
 #include "isolate/ns_priv.h"
+#include "core/clock.h"
 #include "core/proc.h"
 #include "core/str.h"
 
@@ -115,16 +116,30 @@ static int map_and_open(pid_t pid, uint64_t uids, uint64_t gids)
 	return good ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 }
 
+/* Opens the user namespace of an earlier keeper's computer. One that was being started when that keeper died is shut to us from its
+ * change of id to its exec: its memory is still counted as the keeper's, and not dumpable. It soon gets there or ends, and to go on
+ * without it could mean a namespace from which it can't be ended. */
+static int open_computer(pid_t computer)
+{
+	AUTO_FD int pidfd = proc_pidfd_open(computer);
+	struct pollfd p = { pidfd, POLLIN, 0 };
+	int64_t until = clock_mono_ms() + HELPER_MS;
+	char path[40];
+	int fd;
+
+	snprintf(path, sizeof path, "/proc/%d/ns/user", (int)computer);
+	/* its end comes as an event, its exec doesn't */
+	while ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0 && errno == EACCES && pidfd >= 0 && clock_mono_ms() < until && poll(&p, 1, 2) == 0)
+		;
+	return fd;
+}
+
 /* The namespace that a keeper before us made: the parent of a living computer's. Only from there can its computers be ended. */
 static bool enter_earlier(pid_t computer)
 {
-	char path[40];
-	AUTO_FD int own = -1, parent = -1;
+	AUTO_FD int own = open_computer(computer), parent = own < 0 ? -1 : ioctl(own, NS_GET_PARENT);
 	uid_t owner;
 
-	snprintf(path, sizeof path, "/proc/%d/ns/user", (int)computer);
-	own = open(path, O_RDONLY | O_CLOEXEC);
-	parent = own < 0 ? -1 : ioctl(own, NS_GET_PARENT);
 	return parent >= 0 && ioctl(parent, NS_GET_OWNER_UID, &owner) == 0 && owner == getuid() && setns(parent, CLONE_NEWUSER) == 0;
 }
 

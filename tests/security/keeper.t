@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The keeper's promises: limits hold, computers don't see each other, nothing is left behind, and it can be killed at any moment.
 As real root and as a plain user."""
-import json, os, pwd, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import json, os, pwd, re, shutil, signal, socket, subprocess, sys, tempfile, time, traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUREAU_BUILD") or os.path.join(HERE, "../../build"))
 CTL, KEEPER, TINY = os.path.join(BUILD, "src/keeper/keeperctl"), os.path.join(BUILD, "bureau-keeper"), os.path.join(BUILD, "src/keeper/tinyguest")
 n = bad = 0
+servers = []        # those started since the last part: none outlives its part
 
 
 def ok(good, text, more=""):
@@ -68,7 +69,8 @@ class Server:
             os.unlink(path)
         more = ["--guest", self.guest] if self.guest else []
         self.p = subprocess.Popen(self.mode.prefix + [CTL, "serve", KEEPER, path, "--state", self.state] + more, stderr=subprocess.PIPE, text=True)
-        until(lambda: os.path.exists(path))
+        servers.append(self.p)
+        until(lambda: os.path.exists(path), 20)
         self.c = self.connect()
 
     def connect(self):
@@ -259,7 +261,14 @@ for m in modes():
         os.chown(state, m.uid, m.uid)
         try:
             f(m, state)
+        except Exception as x:      # one failure; the rest still runs
+            ok(False, f"{m.name}: {f.__name__} broke: {x!r}", traceback.format_exc())
         finally:
-            shutil.rmtree(state)
+            for p in servers:
+                if p.poll() is None:
+                    p.kill()
+                    p.wait()
+            servers.clear()
+            shutil.rmtree(state, ignore_errors=True)
 print(f"1..{n}")
 sys.exit(bad != 0)

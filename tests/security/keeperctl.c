@@ -461,10 +461,16 @@ static int serve(int argc, char **argv)
 {
 	struct err e;
 	int fd;
+	char made[128];
 	char *v[32] = { (char *)"bureau-keeper", (char *)"--serve", (char *)"--listen-fd", (char *)"3" };
 
-	if (sock_listen_at(AT_FDCWD, argv[1], 0600, 16, &fd, &e) < 0)
+	/* once the name is there one can connect: between bind() and listen() that would be refused */
+	if (snprintf(made, sizeof made, "%s.new", argv[1]) >= (int)sizeof made)
+		die(argv[1], ENAMETOOLONG);
+	if (sock_listen_at(AT_FDCWD, made, 0600, 16, &fd, &e) < 0)
 		die(e.msg, e.code);
+	if (rename(made, argv[1]) < 0)
+		die(argv[1], errno);
 	for (int i = 2; i < argc && i < 28; i++)
 		v[i + 2] = argv[i];
 	if (fd == 3)

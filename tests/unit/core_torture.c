@@ -24,6 +24,7 @@ void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 void __libc_free(void *p);
 
+static char top[] = "/tmp/bureau-torture-XXXXXX";
 static bool counting;
 static int calls, fail_at, live;
 
@@ -118,7 +119,7 @@ static int case_file(void)
 	char path[64];
 	int r;
 
-	snprintf(path, sizeof path, "/tmp/bureau-torture-%d", (int)getpid());
+	snprintf(path, sizeof path, "%s/file", top);
 	r = fd_mkdirs(path, 0700, NULL);
 	if (r == 0) {
 		AUTO_FD int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -148,7 +149,7 @@ static int case_tree(void)
 	char path[64], deep[128];
 	int r;
 
-	snprintf(path, sizeof path, "/tmp/bureau-torture-%d", (int)getpid());
+	snprintf(path, sizeof path, "%s/tree", top);
 	snprintf(deep, sizeof deep, "%s/a/b/c", path);
 	r = fd_mkdirs(deep, 0700, NULL);
 	return r < 0 ? r : fd_remove_tree(AT_FDCWD, path, NULL);
@@ -194,6 +195,8 @@ int main(void)
 
 	/* stdout and first-time allocations of libraries must not be counted */
 	setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+	if (!mkdtemp(top))
+		return 1;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		int r = run(cases[i].run, 0), total, leaks = 0, wrong = 0, masked = 0;
 
@@ -209,6 +212,7 @@ int main(void)
 		ok(leaks == 0, "%s: no leak, whichever fails", cases[i].name);
 		ok(wrong == 0, "%s: each failure is told as -ENOMEM (%d were got over)", cases[i].name, masked);
 	}
+	ok(fd_remove_tree(AT_FDCWD, top, NULL) == 0, "nothing stays in /tmp");
 	return done_testing();
 }
 #endif
