@@ -269,7 +269,12 @@ static void on_gone(void *ctx, const struct err *e)
 	loop_quit(d->loop, e->code ? 1 : 0);
 }
 
-static const struct link_ops asker_ops = { .message = on_message, .gone = on_gone };
+static void on_no_fds(void *ctx, uint16_t type, uint32_t id)
+{
+	answer_err(ctx, id, EMFILE, "open a computer's door: the door has no descriptor left");
+}
+
+static const struct link_ops asker_ops = { .message = on_message, .gone = on_gone, .no_fds = on_no_fds };
 
 int door_create(struct loop *l, const struct door_options *o, struct door **ret, struct err *e)
 {

@@ -164,7 +164,7 @@ static void on_drained(void *ctx)
 		life_end(c->g, false);
 }
 
-static const struct link_ops ops = { on_message, on_gone, on_drained };
+static const struct link_ops ops = { .message = on_message, .gone = on_gone, .drained = on_drained };
 
 int conn_add(struct guest *g, int fd, struct err *e)
 {

@@ -279,6 +279,25 @@ int guest_take_fd(const struct guest_msg *m)
 	return fd_take(m->fd);
 }
 
+/* An answer whose descriptor didn't fit into our table: its call fails, the computer is not to blame. */
+static void on_no_fds(void *ctx, uint16_t type, uint32_t id)
+{
+	struct guest *g = ctx;
+	struct place *p = place_of(g, id);
+	struct err e;
+
+	if (!p || type != G_OK || guest_is_stream(p->type)) {
+		fault_later(g, "sent descriptors that nobody asked for");
+		return;
+	}
+	err_set(&e, EAGAIN, "the server has no descriptor left for this");
+	err_hint(&e, "ask again when others have finished, or raise the server's limit of open files");
+	g->busy++;
+	end_call(g, p, NULL, &e);
+	if (--g->busy == 0 && g->closed)
+		guest_destroy(g);
+}
+
 static void on_gone(void *ctx, const struct err *e)
 {
 	struct guest *g = ctx;
@@ -291,7 +310,7 @@ static void on_gone(void *ctx, const struct err *e)
 	lose(g, e);
 }
 
-static const struct link_ops link_ops = { .message = on_message, .gone = on_gone };
+static const struct link_ops link_ops = { .message = on_message, .gone = on_gone, .no_fds = on_no_fds };
 
 int guest_open(struct loop *l, int fd, void (*gone)(void *ctx, const struct err *e), void *ctx, struct guest **ret, struct err *e)
 {

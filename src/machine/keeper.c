@@ -437,6 +437,8 @@ static void on_gone(void *ctx, const struct err *e)
 		k->down_since = clock_mono_ms();
 	if (k->ncalls && !k->give_up.pos)
 		loop_arm(k->loop, &k->give_up, KEEPER_GIVE_UP_MS);
+	if (e->code == EMFILE)
+		k->delay = 1000;        /* our own table is full: at once it would be the same again */
 	again(k);
 }
 

@@ -92,13 +92,21 @@ static int receive(struct link *k)
 	unsigned nfds;
 	struct msg_reader r;
 	struct err e = { 0 };
-	ssize_t n = msg_recv(k->src.fd, mem, sizeof mem, fds, &nfds);
+	ssize_t n;
 
+	memset(mem, 0, MSG_HEAD);      /* read below even where less came */
+	n = msg_recv(k->src.fd, mem, sizeof mem, fds, &nfds);
 	if (n == -EAGAIN)
 		return 0;
+	if (n == -EMFILE && k->ops->no_fds) {
+		k->ops->no_fds(k->ctx, (uint16_t)(mem[0] | mem[1] << 8),
+			(uint32_t)mem[4] | (uint32_t)mem[5] << 8 | (uint32_t)mem[6] << 16 | (uint32_t)mem[7] << 24);
+		return k->over || k->freed ? -1 : 1;
+	}
 	if (n <= 0) {
 		if (n < 0 && n != -ECONNRESET)
-			err_set(&e, (int)-n, n == -EPROTO ? "peer sent a message that is too long or has too many descriptors" : "read from peer");
+			err_set(&e, (int)-n, n == -EPROTO ? "peer sent a message that is too long or has too many descriptors" :
+				n == -EMFILE ? "no descriptor is left for what a peer sent" : "read from peer");
 		leave(k, &e);
 		return -1;
 	}

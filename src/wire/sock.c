@@ -163,7 +163,8 @@ ssize_t msg_recv(int fd, void *mem, size_t cap, int fds[MSG_FDS], unsigned *ret_
 	if (n == 0 || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
 		for (unsigned i = 0; i < have; i++)
 			close(fds[i]);
-		return n == 0 ? 0 : -EPROTO;
+		/* fewer than there is room for: the table of this process is full, which is no fault of the peer's */
+		return n == 0 ? 0 : !(m.msg_flags & MSG_TRUNC) && have < MSG_FDS ? -EMFILE : -EPROTO;
 	}
 	*ret_nfds = have;
 	return n;

@@ -18,7 +18,8 @@ int sock_peer(int fd, pid_t *ret_pid, uid_t *ret_uid, struct err *e);      /* SO
 /* One message. 0; -EAGAIN when the peer's queue is full; another -errno when the peer is gone; -EINVAL for a bad writer. */
 int msg_send(int fd, const struct msg_writer *w);
 /* Bytes received into mem (cap >= MSG_MAX), 0 at the peer's end, -EAGAIN, -EPROTO (cut message, cut descriptors), -errno.
- * Descriptors are CLOEXEC and the caller's (at most MSG_FDS; more = -EPROTO and all closed). */
+ * Descriptors are CLOEXEC and the caller's (at most MSG_FDS; more = -EPROTO and all closed). -EMFILE: this process has no room for them,
+ * which says nothing about the peer; all are closed, and mem holds the message. */
 ssize_t msg_recv(int fd, void *mem, size_t cap, int fds[MSG_FDS], unsigned *ret_nfds);
 
 /* A peer: reads messages, queues what can't be sent yet (bounded), and leaves the loop on the first fault. */
@@ -30,6 +31,8 @@ struct link_ops {
 	void (*gone)(void *ctx, const struct err *e);
 	/* The queue has emptied after link_full() was true. May be NULL. */
 	void (*drained)(void *ctx);
+	/* A message whose descriptors didn't fit into our table is lost but for this. NULL: it ends the peer. */
+	void (*no_fds)(void *ctx, uint16_t type, uint32_t id);
 };
 /* Takes fd, also on failure. queue_max bounds the bytes waiting to be sent. */
 int link_create(struct loop *l, int fd, size_t queue_max, const struct link_ops *ops, void *ctx, const char *name, struct link **ret, struct err *e);

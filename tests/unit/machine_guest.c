@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "core/loop.h"
 #include "tap.h"
@@ -316,6 +317,43 @@ static void test_long_list(void)
 	end();
 }
 
+/* Our own table of descriptors is full: that must not look like a fault of the guest, which would end its computer. */
+static void test_no_fds(void)
+{
+	struct guest_call k = { .on = on }, after = { .on = on };
+	struct rlimit was, full;
+	struct msg_writer w;
+	struct err e;
+	uint32_t id;
+	int next;
+
+	begin();
+	guest_read(guest, &k, "/f", "", &e);
+	id = request(G_READ);
+	story[0] = '\0';
+	w = answer(G_OK, id);
+	put_entry(&w, "/f");
+	msg_put_u8(&w, GUEST_FILE);
+	msg_put_fd(&w, 0);
+	msg_send(peer, &w);
+	next = dup(0);
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &was);
+	full = (struct rlimit){ (rlim_t)next, was.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &full);
+	turns();
+	setrlimit(RLIMIT_NOFILE, &was);
+	ok(!lost && !k.guest && strstr(story, ":err 11"), "no room for a descriptor ends the call alone: %s", story);
+	guest_ports(guest, &after, &e);
+	id = request(G_PORTS);
+	w = answer(G_OK, id);
+	msg_put_u32(&w, 0);
+	msg_send(peer, &w);
+	turns();
+	ok(!lost && !after.guest, "and the link goes on");
+	end();
+}
+
 static void test_many(void)
 {
 	static struct guest_call k[GUEST_CALLS + 1];
@@ -352,6 +390,7 @@ int main(void)
 	test_cancel();
 	test_hostile();
 	test_long_list();
+	test_no_fds();
 	test_many();
 	after = dup(0);
 	ok(before == after, "no descriptor is left");

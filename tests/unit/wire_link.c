@@ -29,7 +29,7 @@ static void on_message(void *ctx, struct msg_reader *r)
 
 static void on_gone(void *ctx, const struct err *e) { gone++; last_code = e->code; }
 static void on_drained(void *ctx) { drained++; }
-static const struct link_ops ops = { on_message, on_gone, on_drained };
+static const struct link_ops ops = { .message = on_message, .gone = on_gone, .drained = on_drained };
 
 static int peer(size_t max)
 {
