@@ -28,9 +28,9 @@ test: ## everything that can be tested on this machine (T="unit e2e" for some su
 bench: build ## measure beside the peers, in one run
 	@tests/perf/bench.py
 
-asan: ## unit tests under AddressSanitizer and UBSan
+asan: ## the tests under AddressSanitizer and UBSan (T="unit" for some suites)
 	@[ -f build-asan/build.ninja ] || meson setup build-asan -Db_sanitize=address,undefined -Db_lundef=false >/dev/null
-	@BUILD=build-asan tools/test unit
+	@BUILD=build-asan tools/test $(or $(T),unit security e2e)
 
 fuzz: ## each fuzz driver for FUZZ_SECONDS (20)
 	@tools/fuzz $(T)

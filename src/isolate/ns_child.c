@@ -7,6 +7,7 @@
 #define WANT_seccomp_computer
 #include "core/filters.h"
 #include "core/proc.h"
+#include "core/sanitize.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -181,11 +182,11 @@ static int to_high(int fd)
 	return r < 0 ? -errno : r;
 }
 
-/* 0-2 /dev/null, 3 the listening socket, 4 the first connection, and our own two high and closed by exec. */
+/* 0-2 /dev/null (2 a file of reports in a sanitized build), 3 the listening socket, 4 the first connection, and our own two high and closed by exec. */
 static int arrange_fds(struct child *c, struct err *e)
 {
 	int guest = to_high(c->guest), sync = to_high(c->sync), l = to_high(c->listen_fd), conn = c->conn_fd < 0 ? -1 : to_high(c->conn_fd);
-	int null;
+	int null, report = c->report_fd < 0 ? -1 : to_high(c->report_fd);
 
 	if (guest < 0 || sync < 0 || l < 0)
 		return err_set(e, EMFILE, "arrange descriptors");
@@ -193,7 +194,7 @@ static int arrange_fds(struct child *c, struct err *e)
 	c->sync = sync;
 	close_range(0, FD_HIGH - 1, 0);
 	null = open("/dev/null", O_RDWR);
-	if (null != 0 || dup(0) != 1 || dup(0) != 2 || dup2(l, 3) != 3 || (conn >= 0 && dup2(conn, 4) != 4))
+	if (null != 0 || dup(0) != 1 || dup(report < 0 ? 0 : report) != 2 || dup2(l, 3) != 3 || (conn >= 0 && dup2(conn, 4) != 4))
 		return err_sys(e, "arrange descriptors");
 	close_range(5, ~0u, CLOSE_RANGE_CLOEXEC);
 	return 0;
@@ -255,6 +256,7 @@ _Noreturn void child_run(struct child *c)
 	proc_signals_default();
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_NAME, "bureau-start", 0, 0, 0);
+	c->report_fd = sanitize_report_fd();
 	if (set_up(c, &e) == 0 && child_report(c, &e) == 0 && arrange_fds(c, &e) == 0 && (limit_files(c), true) &&
 	    proc_seccomp(seccomp_computer, sizeof seccomp_computer / sizeof *seccomp_computer, &e) == 0) {
 		syscall(SYS_execveat, c->guest, "", argv, envp, AT_EMPTY_PATH);

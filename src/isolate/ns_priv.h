@@ -44,6 +44,7 @@ struct child {
 	bool base_mapped;                /* base shows ids of the computer's own */
 	int guest;                       /* detached read-only mount of the guest's program */
 	int listen_fd, conn_fd;
+	int report_fd;                   /* core/sanitize.h; -1 = none */
 	int top;                         /* the tmpfs that holds everything */
 	int doors[BOX_DOORS];
 	uint32_t unenforced;

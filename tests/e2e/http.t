@@ -63,7 +63,8 @@ c "$at/via/file?file=$dir/big" | cmp -s - "$dir/big"; ok $? "64 MiB through the 
 is "$(c -T "$dir/big" "$at/via/file?file=$dir/up2")" 67108864 "64 MiB into a file through the proxy"
 cmp -s "$dir/big" "$dir/up2"; ok $? "the same bytes"
 after=$(rss $plain_pid)
-[ $((after - before)) -lt 4096 ]; ok $? "in constant memory ($before KiB before, $after KiB after)"
+if grep -qa __asan_init "$try"; then ok 0 "in constant memory # SKIP a sanitizer keeps freed memory"
+else [ $((after - before)) -lt 4096 ]; ok $? "in constant memory ($before KiB before, $after KiB after)"; fi
 c -r 1000-1999 "$at/file?file=$dir/big" | cmp -s - <(tail -c +1001 "$dir/big" | head -c 1000); ok $? "a range"
 is "$(c -r 99999999- -o /dev/null -w '%{http_code}' "$at/file?file=$dir/big")" 416 "a range beyond the end"
 c -o "$dir/part" -r 0-999999 "$at/file?file=$dir/big"

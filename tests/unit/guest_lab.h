@@ -291,6 +291,16 @@ static inline int lab_wait_end(struct lab *l)
 	return -1;
 }
 
+static inline void lab_free(struct lab *l)
+{
+	for (size_t i = 0; i < LAB_STREAMS; i++)
+		if (l->s[i]) {
+			free(l->s[i]->text);
+			free(l->s[i]->err);
+			free(l->s[i]);
+		}
+}
+
 static inline void lab_end(struct lab *l)
 {
 	char path[80];
@@ -304,12 +314,7 @@ static inline void lab_end(struct lab *l)
 	snprintf(path, sizeof path, "%s/sock", l->dir);
 	unlink(path);
 	rmdir(l->dir);
-	for (size_t i = 0; i < LAB_STREAMS; i++)
-		if (l->s[i]) {
-			free(l->s[i]->text);
-			free(l->s[i]->err);
-			free(l->s[i]);
-		}
+	lab_free(l);
 }
 
 /* ---- requests ---- */

@@ -161,6 +161,7 @@ static void connections(void)
 	run = lab_run(&other, &(struct lab_prog){ .cmd = "sh", .args = { "-c", "sleep 0.2; echo survived > /tmp/mark" }, .tag = "x" });
 	ok(!run->failed, "starts a program");
 	close(other.fd);
+	lab_free(&other);
 	for (int i = 0; i < 100; i++) {
 		s = lab_sh(&l, "", "cat /tmp/mark 2>/dev/null; sleep 0.02");
 		if (s->n)

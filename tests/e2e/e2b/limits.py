@@ -2,6 +2,7 @@
 import base64, hashlib, http.client, json, os, re, socket, struct, sys, time, traceback
 from urllib.parse import urlsplit
 
+SANITIZED = os.path.exists(os.path.join(os.environ.get("BUREAU_BUILD", "build"), "sanitize-probe"))
 url = urlsplit(os.environ["BUREAU_URL"])
 key = os.environ["BUREAU_API_KEY"]
 n = bad = 0
@@ -46,6 +47,8 @@ def daemon():
 
 
 def memory():
+    if SANITIZED:       # freed memory is kept for a while, so its amount says nothing
+        return 0
     return int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{daemon()}/status").read())[1]) * 1024
 
 
