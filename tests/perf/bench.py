@@ -4,6 +4,7 @@
     make bench                     everything (about 10 minutes)
     tests/perf/bench.py run exec   only these parts: run first exec e2b burst rate idle cycles files
     BENCH_QUICK=1 make bench       a tenth of the repetitions
+    BENCH_DOC=docs/PERFORMANCE.md  also writes that page
 
 Nothing here judges: budgets are printed beside what was measured. Needs a built tree (build/), hyperfine, bwrap, nginx, node, curl.
 """
@@ -306,10 +307,35 @@ def part_files():
         shutil.rmtree(d, ignore_errors=True)
 
 
+DOC = """# Performance
+
+Written by `BENCH_DOC=docs/PERFORMANCE.md make bench`, all in one run on one machine: {machine}.
+Medians unless it says otherwise. Peers run in the same minutes on the same cores; absolute times mean little elsewhere, ratios more.
+Each row's budget is the design's; nothing is hidden when it is missed.
+
+| what | measured | beside | ratio | budget |
+|---|---:|---|---:|---|
+{table}
+
+How each is measured: `tests/perf/bench.py` (one function a part), with `tests/perf/perfclient.c` as the client over loopback (blocking sockets, keep-alive),
+`hyperfine -N` in alternating rounds for whole programs, the official npm package for the SDK rows, and `curl` for files.
+"fork+exec" is `perfclient floor`: fork, exec of the same program, until its exit or its first byte.
+"""
+
+
+def write_doc(path, machine):
+    def cell(r):
+        peer = f"{r['peer']} {r['peer_value']:g} {r['unit']}" if r["peer"] else ""
+        ratio = f"{r['ratio']:.2f}" if r["ratio"] is not None else ""
+        return f"| {r['what'].strip()} | {r['value']:g} {r['unit']} | {peer} | {ratio} | {r['budget']} |"
+    pathlib.Path(path).write_text(DOC.format(machine=machine, table="\n".join(cell(r) for r in rows)))
+
+
 def main():
     parts = sys.argv[1:] or ["run", "first", "exec", "e2b", "burst", "rate", "idle", "cycles", "files"]
     cpu = re.search(r"model name\s*:\s*(.*)", open("/proc/cpuinfo").read())
-    print(f"# {os.cpu_count()} x {cpu.group(1) if cpu else '?'}, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}", flush=True)
+    machine = f"{os.cpu_count()} x {cpu.group(1) if cpu else '?'}, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}"
+    print(f"# {machine}, load {os.getloadavg()[0]:.1f}", flush=True)
     failed = []
     for p in parts:
         try:
@@ -320,6 +346,8 @@ def main():
     out = BUILD / "bench.json"
     out.write_text(json.dumps(dict(machine=platform.release(), cpus=os.cpu_count(), rows=rows, failed=failed), indent=1))
     print(f"# JSON: {out}")
+    if os.environ.get("BENCH_DOC"):
+        write_doc(os.environ["BENCH_DOC"], machine)
     return 1 if failed else 0
 
 
