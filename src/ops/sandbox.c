@@ -239,15 +239,18 @@ static bool metadata_match(const struct listing *l, const struct store_sandbox *
 
 static unsigned row_state(const struct store_sandbox *row, const struct computer *x)
 {
-	if (row->ended || !x)
-		return row->ended ? OS_ENDED : 0;
+	/* one that is ending has no tombstone yet; 'get' says ended too */
+	if (row->ended || (x && !state_is_live(computer_state(x))))
+		return OS_ENDED;
+	if (!x)
+		return 0;
 	return computer_state(x) == MS_CREATING ? OS_CREATING : computer_state(x) == MS_PAUSED ? OS_PAUSED : OS_RUNNING;
 }
 
 static bool list_row(void *ctx, const struct store_sandbox *row)
 {
 	struct listing *l = ctx;
-	struct computer *x = row->ended ? NULL : machine_find(l->c->o->o.machines, row->id);
+	struct computer *x = row->ended ? NULL : machine_find_any(l->c->o->o.machines, row->id);
 
 	if (!(l->states & row_state(row, x)) || (l->template && !str_eq(l->template, row->template)) || !metadata_match(l, row))
 		return true;
@@ -311,7 +314,7 @@ void op_sandbox_list(struct op_call *c)
 		op_fail(c, &e);
 		return;
 	}
-	q.live = l.states & ~(unsigned)OS_ENDED;
+	q.live = true;               /* one that is ending is among them */
 	q.ended = l.states & OS_ENDED;
 	l.out = json_array();
 	if (store_each(machines_store(c->o->o.machines), &q, list_row, &l, &e) < 0) {
