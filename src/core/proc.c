@@ -96,6 +96,7 @@ void proc_title(const char *name)
 
 int proc_sibling(const char *program, char *out, size_t size, struct err *e)
 {
+	static const char *const places[][2] = { { "", NULL }, { "/../libexec/bureau", NULL }, { "", BUREAU_LIBEXEC } };
 	char self[4096], *slash;
 	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
 
@@ -106,8 +107,8 @@ int proc_sibling(const char *program, char *out, size_t size, struct err *e)
 	if (!slash)
 		return err_set(e, ENOENT, "find this program's own file: '%s'", self);
 	*slash = '\0';
-	for (int where = 0; where < 2; where++) {
-		int k = snprintf(out, size, "%s/%s", where == 0 ? self : BUREAU_LIBEXEC, program);
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		int k = snprintf(out, size, "%s%s/%s", places[i][1] ? places[i][1] : self, places[i][0], program);
 
 		if (k < 0 || (size_t)k >= size)
 			return err_set(e, ENAMETOOLONG, "find '%s': its path is too long", program);

@@ -36,6 +36,7 @@ struct sock_filter;
 int proc_seccomp(const struct sock_filter *prog, unsigned short len, struct err *e);
 /* Title as ps shows it. */
 void proc_title(const char *name);
-/* Where our other programs are: beside this program's own file, else the installed libexec folder. */
+/* Where our other programs are: beside this program's own file, in ../libexec/bureau from there (an installed tree that was
+ * moved), else in the libexec folder of the configured prefix. */
 int proc_sibling(const char *program, char *out, size_t size, struct err *e);
 #endif
