@@ -102,6 +102,9 @@ static void dial_ready(struct source *s, uint32_t events)
 
 	loop_remove(d->c->g->loop, s);
 	getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &code, &n);
+	/* who accepts and at once resets (the door's own port, a listener that just went) offers no more than who refuses */
+	if (code == ECONNRESET)
+		code = ECONNREFUSED;
 	if (code == 0) {
 		dial_done(d);
 	} else if (!d->v6) {
