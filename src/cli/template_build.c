@@ -192,7 +192,6 @@ static int run_mmdebstrap(struct build *b, const char *log_path, struct err *e)
 	const char *argv[ARGS] = { "/usr/bin/mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", "--verbose", "--skip=download/empty",
 		"--skip=essential/unlink", "--aptopt=Acquire::Retries \"3\"", "--aptopt=APT::Install-Recommends \"false\"",
 		"--aptopt=Acquire::Languages \"none\"", cache_in, cache_out_essential, cache_out };
-	AUTO_BUF struct buf text = BUF_INIT(1 << 18);
 	char include[16384], components[256], target[4300], cache[4300], run[RECIPE_RUNS][100], run_env[RECIPE_RUNS][1100], opt[TEMPLATE_OPTIONS][400];
 	const char *envp[RECIPE_RUNS + 16] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", cache };
 	static const char *const pass[] = { "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY" };
