@@ -319,6 +319,8 @@ Each row's budget is the design's; nothing is hidden when it is missed.
 
 How each is measured: `tests/perf/bench.py` (one function a part), with `tests/perf/perfclient.c` as the client over loopback (blocking sockets, keep-alive),
 `hyperfine -N` in alternating rounds for whole programs, the official npm package for the SDK rows, and `curl` for files.
+What a sandbox stores is in its tmpfs and nginx's file on the disk's page cache, so the upload row compares servers only roughly. bureaud's memory grows until
+sqlite's cache is full (about 10 MB after some 20,000 lives of sandboxes; the same after 30,000), then stays.
 "fork+exec" is `perfclient floor`: fork, exec of the same program, until its exit or its first byte.
 """
 
