@@ -87,19 +87,25 @@ static json_t *listed(const json_t *p)
 	return out;
 }
 
-static void after_list(struct e2b_req *q, const struct err *e, const json_t *res, int fd)
+/* {name: [each item as this dialect shows it]} */
+static void answer_each(struct e2b_req *q, const struct err *e, const json_t *res, const char *name, json_t *(*show)(const json_t *item))
 {
-	const json_t *from = json_object_get(res, "processes");
-	json_t *out = json_array();
+	const json_t *from = json_object_get(res, name);
+	json_t *out;
 
 	if (e) {
-		json_decref(out);
 		e2b_fail(q, e);
 		return;
 	}
+	out = json_array();
 	for (size_t i = 0; i < json_array_size(from); i++)
-		json_array_append_new(out, listed(json_array_get(from, i)));
-	e2b_json(q, 200, json_pack("{s:o}", "processes", out));
+		json_array_append_new(out, show(json_array_get(from, i)));
+	e2b_json(q, 200, json_pack("{s:o}", name, out));
+}
+
+static void after_list(struct e2b_req *q, const struct err *e, const json_t *res, int fd)
+{
+	answer_each(q, e, res, "processes", listed);
 }
 
 static void process_list(struct e2b_req *q, const json_t *msg)
@@ -207,17 +213,7 @@ static void file_remove(struct e2b_req *q, const json_t *msg)
 
 static void after_dir(struct e2b_req *q, const struct err *e, const json_t *res, int fd)
 {
-	const json_t *from = json_object_get(res, "entries");
-	json_t *out = json_array();
-
-	if (e) {
-		json_decref(out);
-		e2b_fail(q, e);
-		return;
-	}
-	for (size_t i = 0; i < json_array_size(from); i++)
-		json_array_append_new(out, e2b_entry(json_array_get(from, i)));
-	e2b_json(q, 200, json_pack("{s:o}", "entries", out));
+	answer_each(q, e, res, "entries", e2b_entry);
 }
 
 static void file_list(struct e2b_req *q, const json_t *msg)
