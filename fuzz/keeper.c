@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	char answer[4096];
 
 	if (!host) {
-		if (isolate_create("/bin/sh", NULL, NULL, 0, &host, &e) < 0 || loop_create(&k.loop, &e) < 0 || map_create(&k.by_id) < 0 || map_create(&k.by_slot) < 0)
+		if (isolate_create("/bin/sh", NULL, NULL, 0, -1, &host, &e) < 0 || loop_create(&k.loop, &e) < 0 || map_create(&k.by_id) < 0 || map_create(&k.by_slot) < 0)
 			abort();
 		k.host = host;
 		list_init(&k.peers);

@@ -6,6 +6,7 @@
  *
  *      arch is ours?  no -> killed (i386 on x86_64; x32 is the last run)
  *      nr == ioctl?   low word of argument 1 is TIOCSTI or TIOCLINUX -> EPERM, else allowed
+ *      nr == socket? by family, type, protocol
  *      ...
  *
  * Checks of arguments look at 32 bits where the kernel does (libseccomp's look at 64). Only loads, jumps and returns that the
@@ -80,16 +81,88 @@ static void check_clone(struct prog *p)
 	emit_deny(p, BPF_JSET, 0x7e020000, EPERM);
 }
 
+static void emit_load(struct prog *p, unsigned arg, uint32_t mask)
+{
+	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, arg_at(arg)));
+	if (~mask)
+		emit(p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
+}
+
+/* How many rules from `r` on agree with it in what has been compared so far. */
+static size_t same(const struct socket_rule *r, unsigned depth)
+{
+	size_t n = 1;
+
+	while (!r[n].last && r[n].family == r->family && (depth == 0 || r[n].type == r->type))
+		n++;
+	return n;
+}
+
+static uint32_t column(const struct socket_rule *r, unsigned depth)
+{
+	return depth == 0 ? r->family : depth == 1 ? r->type : r->protocol;
+}
+
+/* n rules that are equal before column `depth`: 0 family, 1 type, 2 protocol. What is compared is loaded once for all of them; ANY, the
+ * last of its kind, ends them. A group that doesn't match is jumped over. */
+static void emit_sockets(struct prog *p, const struct socket_rule *r, size_t n, unsigned depth)
+{
+	static const uint32_t masks[] = { ~0u, 0xf, ~0u };      /* type: without SOCK_NONBLOCK and SOCK_CLOEXEC, as the kernel does */
+
+	if (depth == 3) {
+		emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, r->answer ? SECCOMP_RET_ERRNO | r->answer : SECCOMP_RET_ALLOW));
+		return;
+	}
+	if (column(r + n - 1, depth) != ANY)
+		die("a group doesn't end with ANY:", "socket rules");
+	if (column(r, depth) != ANY)
+		emit_load(p, depth, masks[depth]);
+	for (size_t i = 0, k; i < n; i += k) {
+		uint32_t value = column(r + i, depth);
+		struct prog body = { .n = 0 };
+
+		k = depth == 2 ? 1 : same(r + i, depth);
+		emit_sockets(&body, r + i, k, depth + 1);
+		if (depth == 0 && value == INET)
+			emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, INET6, 1, 0));
+		if (value != ANY)
+			emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, (uint8_t)body.n));
+		for (size_t j = 0; j < body.n; j++)
+			emit(p, body.i[j]);
+	}
+}
+
+static void emit_table(struct prog *p, const struct socket_rule *r)
+{
+	size_t n = 0;
+
+	while (!r[n].last)
+		n++;
+	emit_sockets(p, r, n, 0);
+}
+
 static void check_socket(struct prog *p)
 {
-	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, arg_at(0)));
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 1, 6, 0));      /* UNIX */
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 2, 5, 0));      /* INET */
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 10, 4, 0));     /* INET6 */
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 16, 0, 2));     /* NETLINK, ROUTE only */
-	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, arg_at(2)));
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0));
-	emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT));
+	emit_table(p, computer_sockets);
+}
+
+static void check_socket_serve(struct prog *p)
+{
+	emit_table(p, serve_sockets);
+}
+
+static void check_socketpair(struct prog *p)
+{
+	emit_table(p, pairs);
+}
+
+/* TCP_ULP turns a TCP socket into another kind (SMC, kernel TLS); what a kernel without them says. */
+static void check_setsockopt(struct prog *p)
+{
+	emit_load(p, 1, ~0u);
+	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 6, 0, 3));       /* TCP */
+	emit_load(p, 2, ~0u);
+	emit_deny(p, BPF_JEQ, 31, ENOENT);                                              /* TCP_ULP */
 }
 
 static void check_personality(struct prog *p)
@@ -101,17 +174,23 @@ static void check_personality(struct prog *p)
 	emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
 }
 
-static const struct { int nr; void (*emit)(struct prog *); } checks[] = {
-	{ SYS_ioctl, check_ioctl }, { SYS_clone, check_clone }, { SYS_socket, check_socket }, { SYS_personality, check_personality },
+static const struct { unsigned set; int nr; void (*emit)(struct prog *); } checks[] = {
+	{ CHECK_BOTH, SYS_ioctl, check_ioctl }, { CHECK_COMPUTER, SYS_clone, check_clone }, { CHECK_COMPUTER, SYS_socket, check_socket },
+	{ CHECK_SERVE, SYS_socket, check_socket_serve }, { CHECK_BOTH, SYS_socketpair, check_socketpair },
+	{ CHECK_BOTH, SYS_setsockopt, check_setsockopt }, { CHECK_BOTH, SYS_personality, check_personality },
 };
 
 /* A check falls through when it finds nothing: then the call is allowed. */
-static void emit_checks(struct prog *p)
+static void emit_checks(struct prog *p, unsigned set)
 {
 	for (size_t k = 0; k < LEN(checks); k++) {
 		struct prog body = { .n = 0 };
 
+		if (!(checks[k].set & set))
+			continue;
 		checks[k].emit(&body);
+		if (body.n > 254)
+			die("too long:", "check");
 		emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)checks[k].nr, 0, (uint8_t)(body.n + 1)));
 		for (size_t j = 0; j < body.n; j++)
 			emit(p, body.i[j]);
@@ -153,6 +232,7 @@ static size_t runs_of(const struct filter *f, struct run *runs)
 	for (size_t i = 0; i < CALLS; i++)
 		action[i] = f->standard;
 	set_all(action, SECCOMP_RET_ALLOW, f->allow);
+	set_all(action, SECCOMP_RET_ALLOW, f->also);
 	set_all(action, SECCOMP_RET_ERRNO | ENOSYS, f->enosys);
 	set_all(action, SECCOMP_RET_ERRNO | EPERM, f->eperm);
 	for (uint32_t i = 0; i < CALLS; i++)
@@ -195,8 +275,7 @@ static void make(const struct filter *f, struct prog *p)
 	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0));
 	emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
 	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
-	if (f->check_args)
-		emit_checks(p);
+	emit_checks(p, f->checks);
 	emit_search(p, runs, n);
 }
 

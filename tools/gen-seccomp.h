@@ -67,13 +67,45 @@ static const char *const computer_allow[] = {
 	"setresgid", "setgroups", "setfsuid", "setfsgid", "getuid32", "geteuid32", "getgid32", "getegid32", "getresuid32", "getresgid32", "getgroups32",
 	"setuid32", "setgid32", "setreuid32", "setregid32", "setresuid32", "setresgid32", "setgroups32", "setfsuid32", "setfsgid32", "capget", "capset",
 	/* network and IPC */
-	"socket", "socketpair", "socketcall", "bind", "listen", "accept", "accept4", "connect", "getsockname", "getpeername", "send", "sendto", "sendmsg",
+	"socket", "socketpair", "bind", "listen", "accept", "accept4", "connect", "getsockname", "getpeername", "send", "sendto", "sendmsg",
 	"sendmmsg", "recv", "recvfrom", "recvmsg", "recvmmsg", "recvmmsg_time64", "shutdown", "setsockopt", "getsockopt", "shmget", "shmat", "shmdt",
-	"shmctl", "semget", "semop", "semctl", "semtimedop", "semtimedop_time64", "msgget", "msgsnd", "msgrcv", "msgctl", "ipc", "mq_open", "mq_unlink",
+	"shmctl", "semget", "semop", "semctl", "semtimedop", "semtimedop_time64", "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink",
 	"mq_timedsend", "mq_timedsend_time64", "mq_timedreceive", "mq_timedreceive_time64", "mq_notify", "mq_getsetattr",
 	/* the system */
 	"uname", "sysinfo", "getrandom", "sethostname", "setdomainname", "arm_fadvise64_64", "sync_file_range2", "riscv_flush_icache", NULL,
 };
+
+/* Which sockets may be made. The first rule that fits answers, 0 = made; what no rule names is none of our families: EAFNOSUPPORT. Rules of
+ * one family stand together, in it those of one type, ANY last. Errors are those of a kernel without that protocol, from which programs
+ * fall back (MPTCP to TCP). */
+#define ANY (~0u)
+struct socket_rule { uint32_t family, type, protocol; uint16_t answer; int last; };
+enum { UNIX = 1, INET = 2, INET6 = 10, NETLINK = 16, STREAM = 1, DGRAM = 2, RAW = 3, ICMP = 1, TCP = 6, UDP = 17, ICMP6 = 58, ROUTE = 0, NETFILTER = 12 };
+
+#define IP_SOCKETS /* INET stands for INET6 too */ \
+	{ INET, STREAM, 0, 0, 0 }, { INET, STREAM, TCP, 0, 0 }, { INET, STREAM, ANY, EPROTONOSUPPORT, 0 },        /* MPTCP SCTP SMC */ \
+	{ INET, DGRAM, 0, 0, 0 }, { INET, DGRAM, UDP, 0, 0 }, \
+	{ INET, DGRAM, ICMP, EACCES, 0 }, { INET, DGRAM, ICMP6, EACCES, 0 },                                      /* as ping_group_range says */ \
+	{ INET, DGRAM, ANY, EPROTONOSUPPORT, 0 },                                                                 /* UDPLITE L2TP */ \
+	{ INET, RAW, ANY, EPERM, 0 }, { INET, ANY, ANY, ESOCKTNOSUPPORT, 0 }                                      /* DCCP, SCTP's others */
+#define NO_OTHER { ANY, ANY, ANY, EAFNOSUPPORT, 0 }, { .last = 1 }
+
+static const struct socket_rule computer_sockets[] = {
+	{ UNIX, ANY, ANY, 0, 0 }, IP_SOCKETS,
+	{ NETLINK, RAW, ROUTE, 0, 0 }, { NETLINK, RAW, ANY, EPROTONOSUPPORT, 0 }, { NETLINK, DGRAM, ROUTE, 0, 0 }, { NETLINK, DGRAM, ANY, EPROTONOSUPPORT, 0 },
+	{ NETLINK, ANY, ANY, EPROTONOSUPPORT, 0 },
+	NO_OTHER,
+};
+/* The keeper writes the door's rules. */
+static const struct socket_rule serve_sockets[] = {
+	{ UNIX, ANY, ANY, 0, 0 }, IP_SOCKETS,
+	{ NETLINK, RAW, ROUTE, 0, 0 }, { NETLINK, RAW, NETFILTER, 0, 0 }, { NETLINK, RAW, ANY, EPROTONOSUPPORT, 0 },
+	{ NETLINK, DGRAM, ROUTE, 0, 0 }, { NETLINK, DGRAM, ANY, EPROTONOSUPPORT, 0 },
+	{ NETLINK, ANY, ANY, EPROTONOSUPPORT, 0 },
+	NO_OTHER,
+};
+/* socketpair() makes both sockets before it finds that their kind has no pairs. */
+static const struct socket_rule pairs[] = { { UNIX, ANY, ANY, 0, 0 }, { INET, ANY, ANY, EOPNOTSUPP, 0 }, NO_OTHER };
 
 static const char *const computer_eperm[] = { DANGEROUS, NAMESPACES, NULL };
 static const char *const computer_enosys[] = { "clone3", NULL };   /* its flags are in memory, where a filter can't look: programs fall back to clone */
@@ -89,16 +121,24 @@ static const char *const door_eperm[] = { DANGEROUS, NAMESPACES, "ptrace", "proc
 	"mknod", "mknodat", "mkdir", "mkdirat", "rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir", "link", "linkat", "symlink",
 	"symlinkat", "truncate", "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "execve", "execveat", "fork", "vfork",
 	"setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups", "shmget", "shmat", "msgget", "semget", "mq_open", NULL };
+/* The supervisor of a server: all its parts and their computers inherit it. So it allows what any of them needs, each of them forbids
+ * itself more, and what is in no list reaches none of them. */
+static const char *const serve_eperm[] = { DANGEROUS, NULL };
+static const char *const serve_also[] = { NAMESPACES, "clone3", NULL };
 static const char *const none[] = { NULL };
+
+/* Whose checks of arguments (gen-seccomp.c). */
+enum { CHECK_NONE, CHECK_COMPUTER = 1, CHECK_SERVE = 2, CHECK_BOTH = CHECK_COMPUTER | CHECK_SERVE };
 
 static const struct filter {
 	const char *name;
 	uint32_t standard;               /* for every call that isn't listed */
-	int check_args;
-	const char *const *eperm, *const *enosys, *const *allow;
+	unsigned checks;
+	const char *const *eperm, *const *enosys, *const *allow, *const *also;
 } filters[] = {
-	{ "seccomp_computer", SECCOMP_RET_ERRNO | ENOSYS, 1, computer_eperm, computer_enosys, computer_allow },
-	{ "seccomp_keeper", SECCOMP_RET_ALLOW, 0, keeper_eperm, none, none },
-	{ "seccomp_daemon", SECCOMP_RET_ALLOW, 0, daemon_eperm, none, none },
-	{ "seccomp_door", SECCOMP_RET_ALLOW, 0, door_eperm, none, none },
+	{ "seccomp_computer", SECCOMP_RET_ERRNO | ENOSYS, CHECK_COMPUTER, computer_eperm, computer_enosys, computer_allow, none },
+	{ "seccomp_serve", SECCOMP_RET_ERRNO | ENOSYS, CHECK_SERVE, serve_eperm, none, computer_allow, serve_also },
+	{ "seccomp_keeper", SECCOMP_RET_ALLOW, CHECK_NONE, keeper_eperm, none, none, none },
+	{ "seccomp_daemon", SECCOMP_RET_ALLOW, CHECK_NONE, daemon_eperm, none, none, none },
+	{ "seccomp_door", SECCOMP_RET_ALLOW, CHECK_NONE, door_eperm, none, none, none },
 };

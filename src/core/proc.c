@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -86,6 +87,52 @@ int proc_seccomp(const struct sock_filter *prog, unsigned short len, struct err 
 		return err_sys(e, "give up new privileges");
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p) < 0)
 		return err_sys(e, "install the system call filter");
+	return 0;
+}
+
+static uint64_t caps_mask(const uint8_t *caps, size_t n)
+{
+	uint64_t m = 0;
+
+	for (size_t i = 0; i < n; i++)
+		m |= UINT64_C(1) << caps[i];
+	return m;
+}
+
+int proc_bound_caps(const uint8_t *caps, size_t n, struct err *e)
+{
+	uint64_t keep = caps_mask(caps, n);
+
+	for (int c = 0; c < 64; c++) {
+		if (keep >> c & 1)
+			continue;
+		if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) == 0)
+			continue;
+		if (errno == EINVAL)     /* past this kernel's last */
+			return 0;
+		return err_sys(e, "drop capability %d", c);
+	}
+	return 0;
+}
+
+int proc_keep_caps(const uint8_t *caps, size_t n, struct err *e)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct d[2];
+	uint64_t have;
+
+	if (syscall(SYS_capget, &head, d) < 0)
+		return err_sys(e, "read our capabilities");
+	have = d[0].permitted | (uint64_t)d[1].permitted << 32;
+	if ((have >> CAP_SETPCAP & 1) && proc_bound_caps(caps, n, e) < 0)    /* root of a container may lack it: then only no_new_privs is in the way */
+		return -e->code;
+	have &= caps_mask(caps, n);
+	for (int i = 0; i < 2; i++) {
+		d[i].permitted = d[i].effective = (uint32_t)(have >> 32 * i);
+		d[i].inheritable = 0;
+	}
+	if (syscall(SYS_capset, &head, d) < 0)
+		return err_sys(e, "drop capabilities");
 	return 0;
 }
 

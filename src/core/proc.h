@@ -31,6 +31,9 @@ int proc_pidfd_signal(int pidfd, int signo);                  /* -errno */
 int proc_pidfd_reap(int pidfd, int *ret_status);
 int proc_start_time(pid_t pid, uint64_t *ret_ticks);          /* field 22 of /proc/PID/stat: tells a recycled pid */
 int proc_harden(struct err *e);                               /* PR_SET_DUMPABLE 0, no_new_privs */
+/* Capabilities by number (linux/capability.h): no other can be had any more; and no other is held either. */
+int proc_bound_caps(const uint8_t *caps, size_t n, struct err *e);
+int proc_keep_caps(const uint8_t *caps, size_t n, struct err *e);
 /* Install a filter that tools/gen-seccomp made (array of struct sock_filter). */
 struct sock_filter;
 int proc_seccomp(const struct sock_filter *prog, unsigned short len, struct err *e);

@@ -1,14 +1,16 @@
 /* bureau-serve -- what 'bureau serve' runs: prepares the state folder and the sockets, then supervises keeper and bureaud. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#define WANT_seccomp_serve
 #include "core/fd.h"
+#include "core/filters.h"
 #include "core/log.h"
 #include "core/proc.h"
 #include "core/str.h"
@@ -150,13 +152,18 @@ static int detach(struct serve *s)
 	return 0;
 }
 
-/* What we give up for good. A plain user's keeper gets its range of ids by newuidmap, which is set-id: no_new_privs, which all our children
- * would inherit, comes after that, in each of them. */
+/* What we give up for good, and with us all our parts and what they start: src/isolate/caps.c says what the keeper, the one with the most,
+ * wants its capabilities for. bureaud and the door lose all of theirs. */
 static int give_up(const struct serve *s, struct err *e)
 {
-	if (s->root)
-		return proc_harden(e);
-	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? err_sys(e, "make this process undumpable") : 0;
+	static const uint8_t caps[] = {
+		CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID, CAP_SETFCAP, CAP_DAC_OVERRIDE, CAP_CHOWN, CAP_FOWNER, CAP_KILL, CAP_SYS_PTRACE, CAP_NET_ADMIN,
+		CAP_SYS_RESOURCE,
+	};
+
+	if ((s->root && proc_keep_caps(caps, sizeof caps, e) < 0) || proc_harden(e) < 0)
+		return -e->code;
+	return proc_seccomp(seccomp_serve, sizeof seccomp_serve / sizeof *seccomp_serve, e);
 }
 
 static int write_pid(const struct serve *s, struct err *e)
@@ -171,7 +178,7 @@ static int write_pid(const struct serve *s, struct err *e)
 
 int main(int argc, char **argv)
 {
-	struct serve s = { .listen = "127.0.0.1:7070", .state_fd = -1, .lock_fd = -1, .http_fd = -1, .keeper_fd = -1, .ready_fd = -1 };
+	struct serve s = { .listen = "127.0.0.1:7070", .state_fd = -1, .lock_fd = -1, .http_fd = -1, .keeper_fd = -1, .ready_fd = -1, .ids_fd = -1 };
 	struct err e = { .code = 0 };
 	const char *listen = getenv("BUREAU_LISTEN");
 	int r;
@@ -195,6 +202,8 @@ int main(int argc, char **argv)
 		r = err_sys(&e, "go to the background");
 	if (r == 0)
 		r = write_pid(&s, &e);
+	if (r == 0)
+		r = ids_make(&s, &e);
 	if (r == 0)
 		r = give_up(&s, &e);
 	if (r == 0)

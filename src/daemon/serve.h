@@ -15,7 +15,7 @@ struct serve {
 	bool pool_given, no_key, detach, keep, tls;
 	char state_buf[4096], address[128], url[200];
 
-	int state_fd, lock_fd, http_fd, keeper_fd, ready_fd;
+	int state_fd, lock_fd, http_fd, keeper_fd, ready_fd, ids_fd;
 	bool root;
 	uid_t uid;                   /* bureaud's; the door's is one more */
 	gid_t gid;
@@ -25,6 +25,9 @@ struct serve {
 int place_prepare(struct serve *s, struct err *e);    /* folders, key, lock, sockets, whose they are */
 int place_announce(const struct serve *s, struct err *e);   /* server.json */
 void place_retract(const struct serve *s);
+
+/* ids.c: a plain user's ids, while we may still start what is set-id; s->ids_fd stays -1 where there are none */
+int ids_make(struct serve *s, struct err *e);
 
 /* supervise.c: runs until a signal; the exit code */
 int supervise(struct serve *s, struct err *e);

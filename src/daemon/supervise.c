@@ -306,11 +306,12 @@ static int spawn(struct super *u, enum which w, const char *const *argv, const i
 static int start_keeper(struct super *u, struct err *e)
 {
 	char uid[16];
-	const char *argv[] = { "bureau-keeper", "--serve", "--state", u->s->state, "--listen-fd", "3", "--daemon-uid", uid, NULL };
-	int fds[] = { -1, -1, 2, u->s->keeper_fd };
+	bool ids = u->s->ids_fd >= 0;
+	const char *argv[] = { "bureau-keeper", "--serve", "--state", u->s->state, "--listen-fd", "3", "--daemon-uid", uid, ids ? "--ids-fd" : NULL, "4", NULL };
+	int fds[] = { -1, -1, 2, u->s->keeper_fd, u->s->ids_fd };
 
 	snprintf(uid, sizeof uid, "%u", (unsigned)u->s->uid);
-	return spawn(u, KEEPER, argv, fds, 4, e);
+	return spawn(u, KEEPER, argv, fds, ids ? 5 : 4, e);
 }
 
 static int start_daemon(struct super *u, struct err *e)

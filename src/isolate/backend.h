@@ -72,7 +72,8 @@ enum box_feature {           /* the same bits as keeper_proto's KF_* */
 void box_init(struct box *b);
 void box_drop(struct box *b);        /* SIGKILL when it runs, closes what it holds; groups are left to groups_remove */
 /* guest: path of the guest's program. tag: names our cgroups; the same state folder has the same tag;
- * NULL: for one `bureau run`. living: PID 1s of computers that an earlier keeper made, for a plain user's keeper to join. */
-int isolate_create(const char *guest, const char *tag, const pid_t *living, size_t n_living, struct isolate **ret, struct err *e);
+ * NULL: for one `bureau run`. living: PID 1s of computers that an earlier keeper made, for a plain user's keeper to join.
+ * ids_fd: its ids, as isolate_ids() made them (host.h); -1: they are made here. */
+int isolate_create(const char *guest, const char *tag, const pid_t *living, size_t n_living, int ids_fd, struct isolate **ret, struct err *e);
 void isolate_free(struct isolate *h);                                  /* at the keeper's end */
 #endif

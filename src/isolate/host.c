@@ -37,11 +37,11 @@ static uint64_t own_map(const char *file, char *out, size_t size)
 }
 
 /* Every id there is: real root. 65,536 or more: root of a container, or a plain user with granted ids. */
-static enum id_mode id_mode_of(struct isolate *h, const pid_t *living, size_t n_living)
+static enum id_mode id_mode_of(struct isolate *h, const pid_t *living, size_t n_living, int ids_fd)
 {
 	uint64_t n;
 
-	if (geteuid() != 0 ? !subid_enter(living, n_living) : !caps_full())
+	if (geteuid() != 0 ? !subid_enter(living, n_living, ids_fd) : !caps_full())
 		return IDS_ONE;
 	n = own_map("/proc/self/uid_map", h->map[0], sizeof h->map[0]);
 	if (own_map("/proc/self/gid_map", h->map[1], sizeof h->map[1]) < n || n < BOX_IDS)
@@ -56,7 +56,7 @@ static bool has_terminal(void)
 	return fd >= 0;
 }
 
-int isolate_create(const char *guest, const char *tag, const pid_t *living, size_t n_living, struct isolate **ret, struct err *e)
+int isolate_create(const char *guest, const char *tag, const pid_t *living, size_t n_living, int ids_fd, struct isolate **ret, struct err *e)
 {
 	struct isolate *h = calloc(1, sizeof *h);
 	struct stat st;
@@ -66,7 +66,7 @@ int isolate_create(const char *guest, const char *tag, const pid_t *living, size
 	h->once = !tag;
 	h->uid = geteuid();
 	h->gid = getegid();
-	h->ids = id_mode_of(h, living, n_living);
+	h->ids = id_mode_of(h, living, n_living, ids_fd);
 	if (stat(guest, &st) < 0 || str_copy(h->guest, sizeof h->guest, guest) < 0) {
 		err_sys(e, "find '%s'", guest);
 		free(h);

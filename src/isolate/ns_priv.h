@@ -74,7 +74,7 @@ int caps_keep_for_keeper(struct err *e);
 /* idmap.c: a detached copy of the caller's folder, whose owner shows as `user` inside. Range mode only. */
 int idmap_tree(const struct box_spec *s, const struct box_mount *m, struct err *e);
 pid_t idmap_holder(void);
-bool subid_enter(const pid_t *living, size_t n_living);     /* subid.c: we are in a user namespace with 65,536 ids now */
+bool subid_enter(const pid_t *living, size_t n_living, int given);     /* subid.c: we are in a user namespace with 65,536 ids now */
 /* A user namespace with these maps: descriptor. */
 int idmap_userns(const char *uids, const char *gids, struct err *e);
 

@@ -2,8 +2,12 @@
  *
  * Inside it the keeper may do what root may, with these ids. The caller is id 1000 there, so that a folder of the caller's
  * belongs to `user` in a computer; the granted range fills 0-999 and 1001-65535. Each computer still gets a namespace of its
- * own below this one. Without the two programs or without a grant the caller's one id is all there is (IDS_ONE). */
+ * own below this one. Without the two programs or without a grant the caller's one id is all there is (IDS_ONE).
+ *
+ * The two programs are set-id, which no_new_privs forbids. A server has it from its start on: its supervisor has the namespace made once,
+ * by a keeper that does nothing else, keeps it by descriptor and gives it to every keeper (isolate_ids(), src/daemon/ids.c). */
 #include "isolate/ns_priv.h"
+#include "isolate/host.h"
 #include "core/clock.h"
 #include "core/proc.h"
 #include "core/str.h"
@@ -143,27 +147,36 @@ static bool enter_earlier(pid_t computer)
 	return parent >= 0 && ioctl(parent, NS_GET_OWNER_UID, &owner) == 0 && owner == getuid() && setns(parent, CLONE_NEWUSER) == 0;
 }
 
-bool subid_enter(const pid_t *living, size_t n_living)
+int isolate_ids(void)
 {
 	char name[64];
 	uint64_t uids, gids;
-	AUTO_FD int userns = -1;
+	int userns;
 	pid_t pid;
+
+	name_of(getuid(), name, sizeof name);
+	if (access("/usr/bin/newuidmap", X_OK) < 0 || granted("/etc/subuid", name, getuid(), &uids) < 0 ||
+	    granted("/etc/subgid", name, getuid(), &gids) < 0)
+		return -1;
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+	pid = idmap_holder();
+	if (pid < 0)
+		return -1;
+	userns = map_and_open(pid, uids, gids);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return userns;
+}
+
+bool subid_enter(const pid_t *living, size_t n_living, int given)
+{
+	AUTO_FD int made = -1;
 
 	/* any of them may be ending just now; a namespace of another would leave the rest beyond our reach */
 	for (size_t i = 0; i < n_living; i++)
 		if (enter_earlier(living[i]))
 			return true;
-	name_of(getuid(), name, sizeof name);
-	if (access("/usr/bin/newuidmap", X_OK) < 0 || granted("/etc/subuid", name, getuid(), &uids) < 0 ||
-	    granted("/etc/subgid", name, getuid(), &gids) < 0)
-		return false;
-	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-	pid = idmap_holder();
-	if (pid < 0)
-		return false;
-	userns = map_and_open(pid, uids, gids);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	return userns >= 0 && setns(userns, CLONE_NEWUSER) == 0;
+	if (given < 0)
+		given = made = isolate_ids();
+	return given >= 0 && setns(given, CLONE_NEWUSER) == 0;
 }

@@ -14,10 +14,11 @@
 #include <sys/stat.h>
 
 static const char usage[] =
-	"usage: bureau-keeper --serve --state DIR --listen-fd N [--daemon-uid UID]\n"
+	"usage: bureau-keeper --serve --state DIR --listen-fd N [--daemon-uid UID] [--ids-fd N]\n"
+	"       bureau-keeper --make-ids --fd N\n"
 	"       bureau-keeper --once --fd N [--state DIR]\n";
 
-struct options { bool serve, once; const char *state, *guest; uint64_t fd, uid; bool have_fd; };
+struct options { bool serve, once, ids; const char *state, *guest; uint64_t fd, uid, ids_fd; bool have_fd, have_ids; };
 
 static int number(const char *s, uint64_t *ret)
 {
@@ -33,6 +34,8 @@ static int parse(int argc, char **argv, struct options *o)
 			o->serve = true;
 		} else if (str_eq(a, "--once")) {
 			o->once = true;
+		} else if (str_eq(a, "--make-ids")) {
+			o->ids = true;
 		} else if (str_eq(a, "--state") && next) {
 			o->state = argv[++i];
 		} else if (str_eq(a, "--guest") && next) {
@@ -40,13 +43,16 @@ static int parse(int argc, char **argv, struct options *o)
 		} else if ((str_eq(a, "--fd") || str_eq(a, "--listen-fd")) && number(next, &o->fd) == 0) {
 			o->have_fd = true;
 			i++;
+		} else if (str_eq(a, "--ids-fd") && number(next, &o->ids_fd) == 0) {
+			o->have_ids = true;
+			i++;
 		} else if (str_eq(a, "--daemon-uid") && number(next, &o->uid) == 0) {
 			i++;
 		} else {
 			return -1;
 		}
 	}
-	return o->serve != o->once && o->have_fd && (o->once || o->state) ? 0 : -1;
+	return o->serve + o->once + o->ids == 1 && o->have_fd && (!o->serve || o->state) ? 0 : -1;
 }
 
 static int open_folder(int dir, const char *name, mode_t mode, int *ret, struct err *e)
@@ -112,7 +118,7 @@ static int set_up(struct keeper *k, const struct options *o, struct err *e)
 		free(boot);
 	}
 	nliving = o->serve ? keeper_living(k, living, sizeof living / sizeof *living) : 0;
-	if ((r = isolate_create(guest, o->serve ? tag : NULL, living, nliving, &k->host, e)) < 0 || (r = loop_create(&k->loop, e)) < 0)
+	if ((r = isolate_create(guest, o->serve ? tag : NULL, living, nliving, o->have_ids ? (int)o->ids_fd : -1, &k->host, e)) < 0 || (r = loop_create(&k->loop, e)) < 0)
 		return r;
 	/* a plain user's keeper may have entered a user namespace: ids have other numbers from here on */
 	k->daemon_uid = o->uid == (uint64_t)before ? geteuid() : (uid_t)o->uid;
@@ -125,6 +131,20 @@ static int set_up(struct keeper *k, const struct options *o, struct err *e)
 	if ((r = loop_signals(k->loop, signals, 2, on_signal, k, e)) < 0)
 		return r;
 	return o->serve ? keeper_sweep(k, e) : 0;
+}
+
+/* One errand for a supervisor that will not be able to do it later (src/isolate/subid.c): no ids, no message. */
+static int make_ids(int fd)
+{
+	AUTO_FD int userns = isolate_ids();
+	struct msg_writer w;
+	uint8_t mem[64];
+
+	if (userns < 0)
+		return 0;
+	msg_writer_init(&w, mem, sizeof mem, K_OK, 0);
+	msg_put_fd(&w, userns);
+	return msg_send(fd, &w) < 0;
 }
 
 int main(int argc, char **argv)
@@ -141,6 +161,10 @@ int main(int argc, char **argv)
 	log_init("bureau-keeper", LOG_INFO);
 	signal(SIGPIPE, SIG_IGN);
 	umask(077);
+	if (o.ids)
+		return make_ids((int)o.fd);
+	if (o.have_ids)
+		fcntl((int)o.ids_fd, F_SETFD, FD_CLOEXEC);
 	fd_raise_limit();      /* a descriptor a computer; the computers' own limit is set in them */
 	k.once = o.once;
 	list_init(&k.peers);

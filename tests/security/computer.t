@@ -72,6 +72,7 @@ NAMESPACES = ["NEWNS", "NEWUSER", "NEWNET", "NEWPID", "NEWIPC", "NEWUTS", "NEWCG
 ROOT = ["bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "mnt", "opt", "proc", "root", "run", "sbin", "srv", "sys", "tmp", "usr", "var"]
 DEV = ["fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"]
 ENV = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "PWD", "LC_CTYPE", "LANG"}
+SOCKETS = [(family, *kind) for family in (2, 10) for kind in ((1, 0), (1, 6), (2, 0), (2, 17))] + [(16, 2, 0), (16, 3, 0)]
 CAPS = 0xa00404fb    # CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID NET_BIND_SERVICE SYS_CHROOT AUDIT_WRITE SETFCAP
 
 
@@ -83,9 +84,17 @@ def judge_refusals(o, who):
     ok(not wrong, f"{who}: no namespace can be made", wrong)
     ok(o["clone3"] == "!ENOSYS" and o["unknown call"] == "!ENOSYS", f"{who}: clone3 and unknown calls say ENOSYS", (o["clone3"], o["unknown call"]))
     if "x32 getpid" in o:
-        ok(o["x32 getpid"] in ("killed 31", "!ENOSYS") and o["i386 getpid"] == "killed 31", f"{who}: no other ABI", (o["x32 getpid"], o["i386 getpid"]))
+        by = {k: v for k, v in o.items() if k.startswith(("x32 ", "i386 "))}
+        ok(len(by) == 5 and all(v == "killed 31" for v in by.values()), f"{who}: no other ABI, and no socket by one", by)
     wrong = {k: v for k, v in o.items() if k.startswith("socket ") and k != "socket NETLINK_ROUTE" and v not in DENIED}
     ok(not wrong and o["socket NETLINK_ROUTE"] is None, f"{who}: sockets of four families only", wrong)
+    wrong = [tuple(t) for t in o["every socket"] if tuple(t) not in SOCKETS and t[0] != 1]
+    missing = [t for t in SOCKETS if list(t) not in o["every socket"]]
+    ok(not wrong and not missing, f"{who}: of {64 * 16 * 22} kinds of sockets, Unix, TCP, UDP and rtnetlink's can be made", f"{wrong} {missing}")
+    others = {k: v for k, v in o.items() if k.startswith("protocol ")}
+    ok(len(others) == 6 and set(others.values()) == {"!EPROTONOSUPPORT"}, f"{who}: MPTCP and others are answered so that programs fall back", others)
+    ok((o["smc by TCP_ULP"], o["tls by TCP_ULP"], o["pair of INET"]) == ("!ENOENT", "!ENOENT", "!ENOTSUP"), f"{who}: nor by a detour",
+       (o["smc by TCP_ULP"], o["tls by TCP_ULP"], o["pair of INET"]))
     ok(o["host's abstract socket"] == "!ECONNREFUSED" and o["host's loopback"] == "!ECONNREFUSED" and o["interfaces"] == ["lo"],
        f"{who}: the host's sockets can't be reached", (o["host's abstract socket"], o["host's loopback"], o["interfaces"]))
 

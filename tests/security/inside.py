@@ -1,6 +1,6 @@
 """What a hostile program tries from inside a computer. Prints one JSON object: name of the attempt -> what came of it, "!NAME" for an
 errno, "killed N" for a signal. computer.t runs it and judges; nothing here knows what is right."""
-import ctypes, errno, fcntl, json, mmap, os, platform, signal, socket, stat, sys
+import ctypes, errno, fcntl, json, mmap, os, platform, signal, socket, stat, struct, sys
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -96,11 +96,15 @@ attempt("personality ask", lambda: sys_("personality", 0xffffffff) >= 0)
 if X86:
     attempt("x32 getpid", lambda: forked(lambda: (libc.syscall(0x40000000 + 39), "!" + errno.errorcode.get(ctypes.get_errno(), "?"))[1]))
 
-    def i386():
+    def i386(nr, a=0, b=0, c=0):
         m = mmap.mmap(-1, 4096, prot=7)
-        m.write(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3")       # mov eax, 20; int 0x80; ret
+        # push rbx; mov eax, nr; mov ebx, a; mov ecx, b; mov edx, c; int 0x80; pop rbx; ret
+        m.write(b"\x53" + b"".join(op + struct.pack("<I", v) for op, v in ((b"\xb8", nr), (b"\xbb", a), (b"\xb9", b), (b"\xba", c))) + b"\xcd\x80\x5b\xc3")
         return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))()
-    attempt("i386 getpid", lambda: forked(i386))
+    attempt("i386 getpid", lambda: forked(lambda: i386(20)))
+    attempt("i386 socket MPTCP", lambda: forked(lambda: i386(359, 2, 1, 262)))
+    attempt("i386 socketcall", lambda: forked(lambda: i386(102, 1)))
+    attempt("x32 socket MPTCP", lambda: forked(lambda: (libc.syscall(0x40000000 + 41, 2, 1, 262), "!" + errno.errorcode.get(ctypes.get_errno(), "?"))[1]))
 
 # terminals
 ptm, pts = os.openpty()
@@ -117,6 +121,32 @@ for name, a in {"AF_VSOCK": (40, 1, 0), "AF_PACKET": (17, 3, 0), "AF_ALG": (38, 
                 "NETLINK_NETFILTER": (16, 3, 12), "NETLINK_AUDIT": (16, 3, 9), "raw": (2, 3, 1), "raw6": (10, 3, 58)}.items():
     attempt("socket " + name, lambda a=a: socket.socket(*a).close())
 attempt("socket NETLINK_ROUTE", lambda: socket.socket(16, 3, 0).close())
+for name, a in {"MPTCP": (2, 1, 262), "MPTCP6": (10, 1, 262), "UDPLITE": (2, 2, 136), "UDPLITE6": (10, 2, 136), "SCTP": (2, 1, 132), "SMC": (2, 1, 256)}.items():
+    attempt("protocol " + name, lambda a=a: socket.socket(*a).close())
+
+
+def makeable():
+    """Every (family, type, protocol) of which a socket can be made."""
+    nr, found = 41 if X86 else 198, []
+    for family in range(64):
+        for kind in range(16):
+            for protocol in (0, 1, 2, 4, 6, 9, 12, 15, 16, 17, 33, 41, 47, 58, 115, 132, 136, 137, 255, 256, 262, 0x300):
+                fd = libc.syscall(nr, family, kind, protocol)
+                if fd >= 0:
+                    os.close(fd)
+                    found.append((family, kind, protocol))
+    return found
+
+
+def ulp(name):
+    with socket.socket() as s:
+        s.setsockopt(socket.IPPROTO_TCP, 31, name)
+
+
+attempt("every socket", makeable)
+attempt("smc by TCP_ULP", ulp, b"smc")
+attempt("tls by TCP_ULP", ulp, b"tls")
+attempt("pair of INET", lambda: socket.socketpair(socket.AF_INET, socket.SOCK_STREAM, 262))
 
 
 def connect(family, addr):

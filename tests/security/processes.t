@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What each of our processes has given up by the time it serves, read from outside; who may read which file of a server; where its key is
 not; and what the small programs are linked with. As root and as a plain user."""
-import json, os, pwd, re, shutil, stat, subprocess, sys, tempfile
+import json, os, pwd, re, shutil, signal, stat, subprocess, sys, tempfile, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUREAU_BUILD") or os.path.join(HERE, "../../build"))
 n = bad = 0
@@ -83,13 +83,11 @@ def confined(who, s, uid, ranges):
         if not ok_there(who, name, pids):
             continue
         st = status(pids[name])
-        # a plain user's supervisor starts newuidmap, by way of its keeper; a filter there would be one more for every program in a computer
-        strict = name != "bureau-serve"
-        ok((st["NoNewPrivs"] == "1" or (not strict and uid)) and (st["Seccomp"] == "2" or not strict), f"{who}: {name}: no new privileges, and a filter", st)
+        ok(st["NoNewPrivs"] == "1" and st["Seccomp"] == "2", f"{who}: {name}: no new privileges, and a filter", st)
         eff = int(st["CapEff"], 16) | int(st["CapPrm"], 16)
-        may = {"bureaud": 0, "bureau-door": 0, "bureau-guest": mask(COMPUTER), "bureau-keeper": mask(KEEPER)}.get(name, 0 if uid else ~0)
+        may = {"bureaud": 0, "bureau-door": 0, "bureau-guest": mask(COMPUTER), "bureau-keeper": mask(KEEPER)}.get(name, 0 if uid else mask(KEEPER))
         ok(not eff & ~may and not int(st["CapAmb"], 16) and not int(st["CapInh"], 16), f"{who}: {name}: no other capability", st)
-        if name == "bureau-keeper" and (ranges or not uid):
+        if name in ("bureau-keeper", "bureau-serve") and (not uid or name == "bureau-keeper" and ranges):
             ok(not int(st["CapBnd"], 16) & ~mask(KEEPER), f"{who}: {name}: nor could it get one", st)
         if name != "bureau-guest":               # inside, PID 1's memory: computer.t
             ok(os.stat(f"/proc/{pids[name]}/mem").st_uid == 0, f"{who}: {name}: its memory is nobody else's", os.stat(f"/proc/{pids[name]}/mem").st_uid)
@@ -112,6 +110,18 @@ def inside(who, s, ranges):
     got = s.cli("sandbox", "exec", id, "--", "sh", "-c", "id -u; sudo id -u")
     ok(got.split() == (["1000", "0"] if ranges else ["0", "0"]), f"{who}: a sandbox of the server has the ids it should", got)
     s.cli("sandbox", "kill", id)
+
+
+def another_keeper(who, s, ranges):
+    """newuidmap can't run any more: the next keeper has the ids all the same, with no computer to have them from."""
+    old = s.pids()["bureau-keeper"]
+    for g in children(old):                      # the pool's: whose ids it could join
+        os.kill(g, signal.SIGKILL)
+    os.kill(old, signal.SIGKILL)
+    end = time.monotonic() + 30
+    while time.monotonic() < end and old in children(s.pid):
+        time.sleep(0.02)
+    inside(who + ", another keeper", s, ranges)
 
 
 def files(who, s):
@@ -153,6 +163,7 @@ def one(who, prefix, uid, ranges):
         confined(who, s, uid, ranges)
         files(who, s)
         secret(who, s)
+        another_keeper(who, s, ranges)
     finally:
         s.cli("stop")
         shutil.rmtree(s.state)
