@@ -2,6 +2,7 @@
 #define CLI_CLI_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "core/err.h"
 /* cli -- what the command-line programs share: how they speak to people, options as a table, where the state is. */
 
@@ -28,6 +29,9 @@ const char *cli_nearest(const char *word, const char *const *candidates, size_t 
 
 /* The state folder: given (may be NULL), else $BUREAU_STATE, else /var/lib/bureau for root and ~/.local/state/bureau. Absolute. */
 int cli_state(const char *given, char *out, size_t size, struct err *e);
+
+/* What a sandbox may write when nobody says, given its limit of memory (0 = none); the same as a server's (src/machine/machines.c). */
+uint64_t cli_default_disk(uint64_t memory);
 
 int run_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);

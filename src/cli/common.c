@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "core/str.h"
@@ -195,4 +196,14 @@ int cli_state(const char *given, char *out, size_t size, struct err *e)
 	if (n < 0 || (size_t)n >= size)
 		return err_set(e, ENAMETOOLONG, "the path of the state folder is too long");
 	return 0;
+}
+
+uint64_t cli_default_disk(uint64_t memory)
+{
+	const uint64_t most = UINT64_C(4) << 30;
+	struct sysinfo si;
+
+	if (!memory)
+		memory = sysinfo(&si) == 0 && (uint64_t)si.totalram * si.mem_unit / 2 < most ? (uint64_t)si.totalram * si.mem_unit / 2 : most;
+	return memory / 2;
 }

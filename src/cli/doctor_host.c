@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
 #include "core/fd.h"
 #include "core/proc.h"
 #include "core/str.h"
@@ -26,7 +27,7 @@ void doctor_memory(struct finding *f)
 	AUTO_FREE char *text = NULL;
 	struct err e;
 	size_t n;
-	char total[16], free_[16];
+	char total[16], free_[16], disk[16];
 
 	if (fd_read_file(AT_FDCWD, "/proc/meminfo", 1 << 16, &text, &n, &e) < 0 || !strstr(text, "MemAvailable:") || !strstr(text, "MemTotal:")) {
 		finding_set(f, HEALTH_NOTE, "/proc/meminfo can't be read");
@@ -36,7 +37,8 @@ void doctor_memory(struct finding *f)
 
 	str_size_human(all, total);
 	str_size_human(avail, free_);
-	finding_set(f, avail >= 256 << 20 ? HEALTH_OK : HEALTH_LESS, "%s, %s of it free; a sandbox of ours costs under 1 MiB besides its programs", total, free_);
+	str_size_human(cli_default_disk(0), disk);
+	finding_set(f, avail >= 256 << 20 ? HEALTH_OK : HEALTH_LESS, "%s, %s of it free; a sandbox of ours costs under 1 MiB besides its programs, and may write %s of files into it unless --disk says otherwise", total, free_, disk);
 }
 
 static const struct { const char *path; long least; const char *what, *sysctl; } kernel_limits[] = {

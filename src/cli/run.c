@@ -32,8 +32,9 @@
  * This is a poll loop and not core/loop because it is the path whose every system call is counted; it serves one person, and
  * its writes to a terminal may block. What comes from the guest is checked all the same. */
 enum phase { CREATING, STARTING, RUNNING, ENDED };
-enum { ASK_CREATE = 1, ASK_KILL, ASK_OPEN = 1, ASK_START = 1, ASK_SIGNAL, ASK_RESIZE, ASK_INPUT, ASK_CREDIT };
+enum { ASK_CREATE = 1, ASK_KILL, ASK_NET, ASK_OPEN = 1, ASK_START = 1, ASK_SIGNAL, ASK_RESIZE, ASK_INPUT, ASK_CREDIT };
 enum { WINDOW = 256 << 10, INPUT = 4096, SWEEP_MS = 5000, LATE_MS = 3000, HANGUP_MS = 5000 };
+enum { DOOR_TRIES = 5, DOOR_STEADY_MS = 10000, DOOR_AGAIN_MS = 20 };
 
 struct run {
 	struct run_options o;
@@ -54,6 +55,8 @@ struct run {
 	bool input_asked, input_end;
 	int64_t input_again;            /* the program's queue was full: when to offer it again */
 	unsigned denied;
+	unsigned door_lost;             /* how many doors in a row ended soon after their start */
+	int64_t door_started, door_again;       /* again: when to ask for its sockets once more */
 	uint8_t mem[MSG_MAX];
 };
 
@@ -101,7 +104,7 @@ static void ask_create(struct run *r)
 	msg_put_u64(&w, o->cpu);
 	msg_put_u64(&w, o->pids);
 	msg_put_u64(&w, o->disk);
-	msg_put_u64(&w, 0);
+	msg_put_u64(&w, o->inodes);
 	msg_put_u64(&w, 0);
 	msg_put_str(&w, o->hostname);
 	msg_put_strv(&w, o->mounts, o->nmounts);
@@ -232,11 +235,10 @@ static void start_keeper(struct run *r, const char *state)
 	}
 }
 
-static void start_door(struct run *r)
+static int start_door(struct run *r, struct err *e)
 {
 	const char *argv[2 * RUN_ALLOW + 12] = { "bureau-door", "--fd", "3" };
 	size_t n = 3;
-	struct err e;
 
 	for (size_t i = 0; i < r->o.nallow; i++) {
 		argv[n++] = "--allow";
@@ -253,9 +255,9 @@ static void start_door(struct run *r)
 		argv[n++] = "65534";
 	}
 	argv[n] = NULL;
-	r->door = start_sibling("bureau-door", argv, NULL, &e);
-	if (r->door < 0)
-		fail(r, &e, CLI_OURS);
+	r->door = start_sibling("bureau-door", argv, NULL, e);
+	r->door_started = clock_mono_ms();
+	return r->door < 0 ? -e->code : 0;
 }
 
 static void open_door(struct run *r, unsigned n, const int *fds)
@@ -271,11 +273,73 @@ static void open_door(struct run *r, unsigned n, const int *fds)
 	send_all(r->door, &w);
 }
 
+/* The sockets of a door that died went with it: the keeper makes them again, once nothing of it is left. */
+static void ask_net(struct run *r)
+{
+	struct msg_writer w;
+
+	r->door_again = 0;
+	msg_writer_init(&w, r->mem, sizeof r->mem, K_NET_OPEN, ASK_NET);
+	msg_put_str(&w, r->id);
+	send_all(r->keeper, &w);
+}
+
+static void no_door(struct run *r, const char *why)
+{
+	fd_drop(&r->door);
+	cli_say("run", "%s: no network from here on", why);
+}
+
+static void on_door_lost(struct run *r)
+{
+	struct err e;
+
+	fd_drop(&r->door);
+	r->door_again = 0;
+	if (r->phase == ENDED)
+		return;
+	if (clock_mono_ms() - r->door_started > DOOR_STEADY_MS)
+		r->door_lost = 0;
+	if (++r->door_lost > DOOR_TRIES) {
+		no_door(r, "the door ended again and again");
+	} else if (start_door(r, &e) < 0) {
+		no_door(r, e.msg);
+	} else {
+		cli_say("run", "the door ended, and its connections with it: another one is started");
+		if (r->phase != CREATING)       /* else its sockets are yet to come */
+			ask_net(r);
+	}
+}
+
 /* ---- what the keeper says ---- */
 
 static const struct { uint32_t bit; const char *option; } limit_names[] = {
 	{ KL_MEMORY, "--memory" }, { KL_CPU, "--cpus" }, { KL_PIDS, "--pids" }, { KL_DISK, "--disk" },
 };
+
+static void on_net(struct run *r, struct msg_reader *m)
+{
+	int fds[MSG_FDS] = { -1 };
+	unsigned n = 0;
+
+	if (m->type == K_ERR) {
+		uint32_t code = msg_get_u32(m);
+		const char *why = msg_get_str(m, 1024);
+
+		msg_get_str(m, 1024);
+		if (code == EBUSY)              /* the old door's end isn't complete */
+			r->door_again = clock_mono_ms() + DOOR_AGAIN_MS;
+		else if (r->door >= 0)
+			no_door(r, m->bad ? "the keeper's answer can't be read" : why);
+		return;
+	}
+	for (unsigned want = msg_get_u8(m); n < want && n < MSG_FDS && !m->bad; n++)
+		fds[n] = msg_take_fd(m);
+	if (r->door >= 0 && !m->bad)
+		open_door(r, n, fds);
+	for (unsigned i = 0; i < n; i++)
+		fd_drop(&fds[i]);
+}
 
 static void on_created(struct run *r, struct msg_reader *m)
 {
@@ -299,7 +363,7 @@ static void on_created(struct run *r, struct msg_reader *m)
 	for (unsigned i = 0; i < n; i++)
 		fd_drop(&fds[i]);
 	for (size_t i = 0; i < sizeof limit_names / sizeof *limit_names && !r->o.quiet; i++)
-		if (unenforced & limit_names[i].bit)
+		if (unenforced & limit_names[i].bit & ~(r->o.disk_given ? 0u : (uint32_t)KL_DISK))
 			cli_say("run", "%s can't be enforced here ('bureau doctor' says why)", limit_names[i].option);
 }
 
@@ -337,6 +401,8 @@ static void on_keeper(struct run *r)
 	}
 	if (m.type == K_OK && m.id == ASK_CREATE && r->phase == CREATING) {
 		on_created(r, &m);
+	} else if (m.id == ASK_NET && (m.type == K_OK || m.type == K_ERR)) {
+		on_net(r, &m);
 	} else if (m.type == K_ERR) {
 		on_keeper_error(r, &m);
 	} else if (m.type == K_EXITED) {
@@ -462,9 +528,7 @@ static void on_door(struct run *r)
 	if (n == -EAGAIN)
 		return;
 	if (n <= 0 || msg_reader_init(&m, r->mem, (size_t)n, fds, nfds, &e) < 0) {
-		fd_drop(&r->door);
-		if (r->phase != ENDED)
-			cli_say("run", "the door ended: no network from here on");
+		on_door_lost(r);
 		return;
 	}
 	if (m.type == D_DENIED && r->phase != ENDED) {
@@ -554,6 +618,8 @@ static int wait_ms(const struct run *r)
 
 	if (r->input_again && (!until || r->input_again < until))
 		until = r->input_again;
+	if (r->door_again && (!until || r->door_again < until))
+		until = r->door_again;
 	if (!until)
 		return -1;
 	int64_t left = until - clock_mono_ms();
@@ -583,6 +649,8 @@ static void turn(struct run *r)
 		on_typed(r);
 	if (r->input_again && clock_mono_ms() >= r->input_again)
 		ask_input(r);
+	if (r->door_again && clock_mono_ms() >= r->door_again)
+		ask_net(r);
 	if (r->deadline && clock_mono_ms() >= r->deadline && r->phase != ENDED) {
 		r->phase = ENDED;
 		r->swept = true;
@@ -666,8 +734,8 @@ int run_main(int argc, char **argv)
 		fail(r, &e, CLI_OURS);
 	start_keeper(r, host ? NULL : state);
 	ask_create(r);
-	if (r->o.net)
-		start_door(r);
+	if (r->o.net && start_door(r, &e) < 0)
+		fail(r, &e, CLI_OURS);
 	while (r->phase != ENDED) {
 		bool before = r->phase == RUNNING;
 

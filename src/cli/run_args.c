@@ -45,7 +45,11 @@ static int on_memory(void *ctx, const char *v, struct err *e)
 
 static int on_disk(void *ctx, const char *v, struct err *e)
 {
-	return size_option("disk", v, 1 << 20, &((struct run_options *)ctx)->disk, e);
+	struct run_options *o = ctx;
+
+	o->disk_given = true;
+	o->disk = 0;
+	return str_eq(v, "0") ? 0 : size_option("disk", v, 1 << 20, &o->disk, e);
 }
 
 /* "1.5" → 1500 */
@@ -197,7 +201,7 @@ static const struct cli_option options[] = {
 	{ "memory", 'm', "SIZE", "memory at most, such as 512M", on_memory },
 	{ "cpus", 0, "N", "processors at most, such as 0.5", on_cpus },
 	{ "pids", 0, "N", "processes at most", on_pids },
-	{ "disk", 0, "SIZE", "what it may write at most (kept in memory; default: half of the memory)", on_disk },
+	{ "disk", 0, "SIZE", "what it may write at most, kept in memory (default: half of --memory, else a quarter of the machine's, 2 GiB at most; 0: none)", on_disk },
 	{ "timeout", 0, "TIME", "kill it after that long, such as 30s or 5m: exit code 124", on_timeout },
 	{ "name", 0, "NAME", "its host name", on_name },
 	{ "allow", 0, "CIDR", "with --net all: a private address range that may be reached too", on_allow },
@@ -253,6 +257,9 @@ int run_parse(int argc, char **argv, struct run_options *o, struct err *e)
 	}
 	if (!*o->cmd)
 		return err_set(e, EINVAL, "the command is empty");
+	if (!o->disk_given)
+		o->disk = cli_default_disk(o->memory);
+	o->inodes = o->disk ? 500000 : 0;
 	if (!o->net && (o->nallow || o->resolver))
 		return err_set(e, EINVAL, "--allow and --resolver need --net all");
 	return 0;

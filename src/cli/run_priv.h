@@ -13,7 +13,7 @@
 struct run_options {
 	const char *template_name, *state, *hostname, *workdir, *user, *resolver;
 	uint8_t net;                            /* enum keeper_net */
-	uint64_t memory, cpu, pids, disk, timeout_ms;
+	uint64_t memory, cpu, pids, disk, inodes, timeout_ms;
 	const char *mounts[KEEPER_MOUNTS * 2];  /* source, "ro:/x" or "rw:/x" */
 	size_t nmounts;                         /* words, not pairs */
 	char *mount_words[KEEPER_MOUNTS * 2];   /* owned */
@@ -21,7 +21,7 @@ struct run_options {
 	size_t nenvs;
 	const char *allow[RUN_ALLOW];
 	size_t nallow;
-	bool quiet;
+	bool quiet, disk_given;
 	const char *cmd, *const *args;
 	size_t nargs;
 };

@@ -135,6 +135,16 @@ def limits():
         ok(c == 137 and "memory limit of 48.0 MiB" in e, "memory: 137, and a line", (c, e))
     c, o, e = run("--disk", "8M", "--", "sh", "-c", "head -c 20000000 /dev/zero >/tmp/x; echo $?; ls -l /tmp/x | awk '{print $5}'")
     ok("No space left" in e and int(o.split()[1]) <= 8 << 20, "disk: no space left", (o, e))
+    size = "import os; s = os.statvfs('/tmp'); print(s.f_frsize * s.f_blocks, s.f_files)"
+    memory = int(re.search(r"MemTotal:\s+(\d+)", open("/proc/meminfo").read()).group(1)) << 10
+    c, o, e = run("--", "python3", "-c", size)
+    ok(abs(int(o.split()[0]) - min(memory // 4, 2 << 30)) < 64 << 20 and int(o.split()[1]) <= 500000 and not e, "disk: a quarter of the memory, 2 GiB at most, when nobody says", (o, e, memory))
+    c, o, e = run("--memory", "64M", "--", "python3", "-c", size)
+    ok(int(o.split()[0]) == 32 << 20, "disk: half of --memory", (o, e))
+    c, o, e = run("--disk", "0", "--", "python3", "-c", size)
+    ok(int(o.split()[0]) >= memory // 2 - (64 << 20) and not e, "disk: 0 is the kernel's own", (o, e))
+    c, o, e = run("--disk", "1K", "--", "true")
+    ok(c == 2 and "too little" in e, "disk: too little is refused", (c, e))
     c, o, e = run("--pids", "20", "--", "sh", "-c", "for i in $(seq 60); do sleep 5 & done; wait", timeout=60)
     ok(c != 0 or "fork" in e or "Resource" in e or "can't be enforced" in e, "pids: forks fail", (c, e[:300]))
     c, o, e = run("--cpus", "0.5", "--", "true")
@@ -284,6 +294,49 @@ def background(tmp):
     ok([p.communicate()[0] for p in ps] == [f"{i}\n" for i in range(12)], "twelve at once, each with its own files")
 
 
+def door_of(p):
+    """The living door of this `bureau run`."""
+    for k in children(p.pid):
+        try:
+            stat = open(f"/proc/{k}/stat").read()
+        except OSError:
+            continue
+        if "(bureau-door)" in stat and stat.rsplit(")", 1)[1].split()[0] != "Z":
+            return k
+
+
+def door_dies():
+    """It is started again and works; but not for ever. The program goes on in any case."""
+    lines = []
+    ask = "import socket, sys\nfor l in sys.stdin:\n s = socket.socket(); s.settimeout(20)\n try: s.connect(('10.1.2.3', int(l))); s.recv(1)\n except OSError: pass\n print('tried', flush=True)"
+    p = subprocess.Popen([BUREAU, "run", "--net", "all", "--", "python3", "-c", ask], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    t = threading.Thread(target=lambda: [lines.append(l.decode()) for l in p.stderr], daemon=True)
+    t.start()
+
+    def tried(port):
+        p.stdin.write(f"{port}\n".encode())
+        p.stdin.flush()
+        p.stdout.readline()
+        return until(lambda: any(f"refused: tcp 10.1.2.3:{port}" in l for l in lines), 0.3)
+
+    def said(text, times=1):
+        return until(lambda: sum(text in l for l in lines) >= times, 20)
+
+    ok(tried(1000), "the door decides", lines)
+    os.kill(door_of(p), signal.SIGKILL)
+    ok(said("another one is started"), "a door that dies is told", lines)
+    port = iter(range(1001, 2000))
+    ok(until(lambda: tried(next(port)), 20), "and another one decides", lines)
+    for i in range(2, 7):
+        k = until(lambda: door_of(p))
+        os.kill(k, signal.SIGKILL)
+        ok(said("another one is started", i) if i < 6 else said("no network from here on"), f"death {i}: " + ("another one" if i < 6 else "enough"), lines)
+    ok(door_of(p) is None and not tried(2000), "then there is none", lines)
+    p.stdin.close()
+    ok(p.wait(20) == 0 and len(lines) < 60, "and the program has ended by itself", (p.returncode, lines))
+    t.join()
+
+
 def network(tmp):
     c, o, e = run("--", "python3", "-c", "import socket; s = socket.socket(); s.settimeout(5)\ntry: s.connect(('1.1.1.1', 80)); print('out')\nexcept OSError as x: print('no')")
     ok(o == "no\n", "no network unless asked for", (o, e))
@@ -319,6 +372,7 @@ def network(tmp):
         ok("failed" in o and "loopback" in e, "and not without the rule", (o, e))
     else:
         skip("a name through the door", "no name for 127.0.0.1 but localhost in /etc/hosts")
+    door_dies()
     p = subprocess.Popen([BUREAU, "run", "--net", "all", "--", "sh", "-c", "echo up; sleep 60"], stdout=subprocess.PIPE)
     p.stdout.readline()
     door = [k for k in children(p.pid) if "door" in open(f"/proc/{k}/comm").read()]
