@@ -15,6 +15,7 @@
 #include "core/str.h"
 
 #define PRUNE_MS (3600 * 1000)
+#define PRUNE_MORE_MS 1000          /* others get the loop in between */
 #define READY_MS 5000                /* without a keeper we start to answer all the same */
 #define GIB (1024ULL * 1024 * 1024)
 
@@ -275,10 +276,11 @@ static void on_prune(struct timer *t)
 {
 	struct machines *ms = container_of(t, struct machines, prune);
 	struct err e;
+	int more = store_prune(ms->o.store, clock_wall_ms(), &e);
 
-	if (store_prune(ms->o.store, clock_wall_ms(), &e) < 0)
+	if (more < 0)
 		log_error("%s", e.msg);
-	loop_arm(ms->o.loop, t, PRUNE_MS);
+	loop_arm(ms->o.loop, t, more > 0 ? PRUNE_MORE_MS : PRUNE_MS);
 }
 
 static void on_ready_late(struct timer *t)

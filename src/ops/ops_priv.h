@@ -77,6 +77,7 @@ int arg_strv(const struct op_call *c, const char *name, const char ***ret, size_
 
 /* render.c */
 json_t *render_str(const char *s);                                 /* bad UTF-8 becomes U+FFFD */
+json_t *render_listed(const struct op_call *c, const struct store_sandbox *row, const struct computer *live);   /* without its token */
 json_t *render_sandbox(const struct op_call *c, const struct store_sandbox *row, const struct computer *live);
 json_t *render_entry(const struct guest_entry *n);
 

@@ -59,7 +59,7 @@ static const char *public_state(const struct store_sandbox *row, const struct co
 	return state_name(state_is_live(s) && !row->ended ? s : MS_ENDED);
 }
 
-json_t *render_sandbox(const struct op_call *c, const struct store_sandbox *row, const struct computer *live)
+json_t *render_listed(const struct op_call *c, const struct store_sandbox *row, const struct computer *live)
 {
 	bool ended = !live || !state_is_live(computer_state(live));
 	json_t *o = json_object();
@@ -81,10 +81,17 @@ json_t *render_sandbox(const struct op_call *c, const struct store_sandbox *row,
 	set(o, "limits", limits_of(c, &row->limits));
 	set(o, "unenforced", unenforced_of(row->unenforced));
 	set(o, "secure", json_boolean(row->secure));
-	if (!ended && c->who.rights & OP_USE)
-		set(o, "access_token", row->token[0] ? json_string(row->token) : json_null());
 	if (live && computer_notice(live))
 		set(o, "notice", json_string(computer_notice(live)));
+	return o;
+}
+
+json_t *render_sandbox(const struct op_call *c, const struct store_sandbox *row, const struct computer *live)
+{
+	json_t *o = render_listed(c, row, live);
+
+	if (live && state_is_live(computer_state(live)) && c->who.rights & OP_USE)
+		set(o, "access_token", row->token[0] ? json_string(row->token) : json_null());
 	return o;
 }
 

@@ -258,7 +258,7 @@ static bool list_row(void *ctx, const struct store_sandbox *row)
 		l->more = true;
 		return false;
 	}
-	json_array_append_new(l->out, render_sandbox(l->c, x ? computer_row(x) : row, x));
+	json_array_append_new(l->out, render_listed(l->c, x ? computer_row(x) : row, x));
 	snprintf(l->next, sizeof l->next, "%" PRId64 ".%s", row->started, row->id);
 	return true;
 }
@@ -300,15 +300,31 @@ static int parse_cursor(const char *s, struct store_query *q, struct err *e)
 	return 0;
 }
 
+/* NULL: none, or no memory for it; the rows are looked at anyway. */
+static struct store_mark *marks_of(const json_t *metadata, size_t *ret_n)
+{
+	struct store_mark *m = json_object_size(metadata) ? calloc(json_object_size(metadata), sizeof *m) : NULL;
+	const char *key;
+	json_t *v;
+
+	*ret_n = 0;
+	json_object_foreach((json_t *)(uintptr_t)metadata, key, v)
+		if (m)
+			m[(*ret_n)++] = (struct store_mark){ key, json_string_value(v) };
+	return m;
+}
+
 void op_sandbox_list(struct op_call *c)
 {
 	struct listing l = { .c = c, .metadata = arg_get(c, "metadata"), .template = arg_has(c, "template") ? arg_str(c, "template") : NULL,
 		.states = OS_CREATING | OS_RUNNING | OS_PAUSED, .limit = (size_t)arg_int(c, "limit", 100) };
 	struct store_query q = { .after = arg_int(c, "started_after", 0), .oldest_first = str_eq(arg_str(c, "order"), "asc") };
+	AUTO_FREE struct store_mark *marks = marks_of(l.metadata, &q.nmarks);
 	struct machine_status st;
 	struct err e;
 	json_t *result;
 
+	q.marks = marks;
 	if ((arg_has(c, "state") && parse_states(arg_str(c, "state"), &l.states, &e) < 0) ||
 	    (arg_has(c, "cursor") && parse_cursor(arg_str(c, "cursor"), &q, &e) < 0)) {
 		op_fail(c, &e);

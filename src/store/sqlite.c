@@ -1,17 +1,28 @@
+/* sqlite -- the store. Theory of operation.
+ *
+ * All calls come from the daemon's loop, so none may wait for a disk. Writes go to sqlite's log (WAL) and from there, every 1,000 pages,
+ * to the file; both are left to the kernel's cache (synchronous=OFF) and outlive any death of ours. What a power cut leaves is only
+ * sure after a clean end, which does sync. So DIR/boot names the boot of this host that is writing, and goes with a clean end: found from
+ * another boot, the file is checked from end to end before it's used, and set aside when it's torn. Its computers died with the host. */
 #include "store/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "core/fd.h"
 #include "core/str.h"
 
 /* The columns of a row, in the order that bind_row() and read_row() use. */
 #define COLUMNS "id, slot, state, template, net, secure, token, started, ends, ended, why, why_text, by, metadata, " \
 	"memory, cpu, pids, disk, inodes, files, unenforced"
+
+/* How much of a mark's key or value is in the index. */
+#define MARK(text) "substr(" text ", 1, 200)"
 
 /* One step a version; user_version says how many were taken. Never change one that was released: add the next. */
 static const char *const migrations[] = {
@@ -24,23 +35,44 @@ static const char *const migrations[] = {
 	"CREATE INDEX live ON sandboxes(started, id) WHERE ended = 0;"
 	"CREATE INDEX tombs ON sandboxes(started, id) WHERE ended > 0;"
 	"CREATE INDEX tombs_by_end ON sandboxes(ended) WHERE ended > 0;",
+
+	/* Which computers carry a mark, in a list's order. Of a long one its beginning: who asks looks at the row all the same. */
+	"CREATE TABLE marks(key TEXT, value TEXT, begun INTEGER, computer TEXT, PRIMARY KEY(key, value, begun, computer)) WITHOUT ROWID;"
+	"CREATE TRIGGER mark AFTER INSERT ON sandboxes WHEN new.metadata IS NOT NULL BEGIN"
+	" INSERT OR IGNORE INTO marks SELECT " MARK("key") ", " MARK("value") ", new.started, new.id FROM json_each(new.metadata); END;"
+	"CREATE TRIGGER unmark AFTER DELETE ON sandboxes WHEN old.metadata IS NOT NULL BEGIN"
+	" DELETE FROM marks WHERE begun = old.started AND computer = old.id AND (key, value) IN"
+	" (SELECT " MARK("key") ", " MARK("value") " FROM json_each(old.metadata)); END;"
+	"INSERT OR IGNORE INTO marks SELECT " MARK("j.key") ", " MARK("j.value") ", s.started, s.id FROM sandboxes s, json_each(s.metadata) j"
+	" WHERE json_valid(s.metadata);"
+	"DROP INDEX tombs;"
+	"CREATE INDEX starts ON sandboxes(started, id);",
 };
+#define MARKS_TRIED 16
+#define PRUNE_AT_ONCE 1000
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
 #define VERSION ((int)(sizeof migrations / sizeof migrations[0]))
 
-enum stmt { ST_PUT, ST_ENDS, ST_END, ST_GET, ST_PRUNE_AGE, ST_PRUNE_ROWS, ST_LIST, ST_COUNT = ST_LIST + 8 };
+enum stmt { ST_PUT, ST_ENDS, ST_END, ST_GET, ST_PRUNE_AGE, ST_PRUNE_ROWS, ST_MARKED, ST_LIST, ST_COUNT = ST_LIST + 16 };
 
 static const char *const sql[ST_LIST] = {
 	[ST_PUT] = ("INSERT OR REPLACE INTO sandboxes(" COLUMNS ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
 	[ST_ENDS] = "UPDATE sandboxes SET ends = ?2 WHERE id = ?1 AND ended = 0",
 	[ST_END] = "UPDATE sandboxes SET state = ?2, ended = ?3, why = ?4, why_text = ?5, by = ?6, token = '' WHERE id = ?1 AND ended = 0",
 	[ST_GET] = "SELECT " COLUMNS " FROM sandboxes WHERE id = ?1",
-	[ST_PRUNE_AGE] = "DELETE FROM sandboxes WHERE ended > 0 AND ended < ?1",
-	[ST_PRUNE_ROWS] = ("DELETE FROM sandboxes WHERE ended > 0 AND ended < "
-		"(SELECT ended FROM sandboxes WHERE ended > 0 ORDER BY ended DESC LIMIT 1 OFFSET ?1)"),
+	/* some at a time: nobody waits long for the loop */
+	[ST_PRUNE_AGE] = ("DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes WHERE ended > 0 AND ended < ?1 "
+		"ORDER BY ended LIMIT " TEXT(PRUNE_AT_ONCE) ")"),
+	[ST_PRUNE_ROWS] = ("DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes WHERE ended > 0 ORDER BY ended "
+		"LIMIT min(" TEXT(PRUNE_AT_ONCE) ", max(0, (SELECT count(*) FROM sandboxes WHERE ended > 0) - ?1)))"),
+	[ST_MARKED] = "SELECT count(*) FROM (SELECT 1 FROM marks WHERE key = " MARK("?1") " AND value = " MARK("?2") " LIMIT 1000)",
 };
 
 struct store {
 	sqlite3 *db;
+	char *path, *boot_file;
+	bool replaced;
 	sqlite3_stmt *st[ST_COUNT];
 };
 
@@ -48,7 +80,8 @@ static int sql_fail(struct store *s, struct err *e, const char *what)
 {
 	int rc = sqlite3_errcode(s->db) & 0xff;
 
-	return err_set(e, rc == SQLITE_FULL ? ENOSPC : rc == SQLITE_NOMEM ? ENOMEM : rc == SQLITE_BUSY ? EBUSY : EIO,
+	return err_set(e, rc == SQLITE_FULL ? ENOSPC : rc == SQLITE_NOMEM ? ENOMEM : rc == SQLITE_BUSY ? EBUSY :
+		rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB ? EBADMSG : EIO,
 		"store: %s: %s", what, sqlite3_errmsg(s->db));
 }
 
@@ -83,45 +116,133 @@ static int migrate(struct store *s, struct err *e)
 	return r;
 }
 
-int store_open(const char *dir, struct store **ret, struct err *e)
+static int open_db(struct store *s, struct err *e)
 {
-	struct store *s = calloc(1, sizeof *s);
-	AUTO_FREE char *path = NULL;
-	mode_t old;
-	int r;
+	mode_t old = umask(077);
+	int r = sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK
+		? 0 : sql_fail(s, e, s->path);
 
-	if (!s || asprintf(&path, "%s/bureau.db", dir) < 0) {
-		free(s);
-		path = NULL;
-		return err_set(e, ENOMEM, "store: no memory");
-	}
-	old = umask(077);
-	r = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK
-		? 0 : sql_fail(s, e, path);
 	if (r == 0) {
 		sqlite3_busy_timeout(s->db, 2000);
-		/* exclusive: one daemon a store, so no shared-memory file and no lock a transaction */
-		r = run(s, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY;"
-			"PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF; PRAGMA wal_autocheckpoint=4000; PRAGMA cache_size=-4000", e);
+		/* exclusive: one daemon a store, so no shared-memory file and no lock a transaction. recursive_triggers: a row that is
+		 * replaced is a row that is deleted */
+		r = run(s, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY;"
+			"PRAGMA foreign_keys=ON; PRAGMA recursive_triggers=ON; PRAGMA trusted_schema=OFF; PRAGMA wal_autocheckpoint=1000;"
+			"PRAGMA cache_size=-4000", e);
 	}
 	if (r == 0)
 		r = migrate(s, e);
 	umask(old);
+	return r;
+}
+
+static int check_db(struct store *s, struct err *e)
+{
+	sqlite3_stmt *st = NULL;
+	const char *says = NULL;
+	int r = 0;
+
+	if (sqlite3_prepare_v2(s->db, "PRAGMA integrity_check(1)", -1, &st, NULL) != SQLITE_OK || sqlite3_step(st) != SQLITE_ROW)
+		r = sql_fail(s, e, "check it");
+	else if ((says = (const char *)sqlite3_column_text(st, 0)) == NULL || !str_eq(says, "ok"))
+		r = err_set(e, EBADMSG, "store: damaged: %.150s", says ? says : "");
+	sqlite3_finalize(st);
+	return r;
+}
+
+static void close_db(struct store *s)
+{
+	for (int i = 0; i < ST_COUNT; i++) {
+		sqlite3_finalize(s->st[i]);
+		s->st[i] = NULL;
+	}
+	sqlite3_close(s->db);
+	s->db = NULL;
+}
+
+/* DIR/bureau.db.damaged, for those who want to look; its log would be taken for the new one's. */
+static int set_aside(struct store *s, struct err *e)
+{
+	AUTO_FREE char *aside = NULL, *wal = NULL;
+
+	if (asprintf(&aside, "%s.damaged", s->path) < 0 || asprintf(&wal, "%s-wal", s->path) < 0)
+		return err_set(e, ENOMEM, "store: no memory");
+	if (rename(s->path, aside) < 0 || (unlink(wal) < 0 && errno != ENOENT))
+		return err_sys(e, "set the damaged store '%s' aside", s->path);
+	s->replaced = true;
+	return 0;
+}
+
+/* Did another boot of this host write here last, without a clean end? */
+static bool was_cut(const struct store *s, const char *boot)
+{
+	AUTO_FREE char *last = NULL;
+	size_t n;
+
+	return fd_read_file(AT_FDCWD, s->boot_file, 100, &last, &n, NULL) == 0 && !str_eq(last, boot);
+}
+
+static int open_whole(struct store *s, struct err *e)
+{
+	AUTO_FREE char *boot = NULL;
+	size_t n = 0;
+	bool cut;
+	int r;
+
+	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 100, &boot, &n, e) < 0)
+		return -e->code;
+	cut = was_cut(s, boot);
+	r = open_db(s, e);
+	if (r == 0 && cut)
+		r = check_db(s, e);
+	if (r == -EBADMSG && cut) {
+		close_db(s);
+		r = set_aside(s, e);
+		if (r == 0)
+			r = open_db(s, e);
+	}
+	if (r == 0)
+		r = fd_write_file(AT_FDCWD, s->boot_file, 0600, boot, n, e);
+	return r < 0 ? r : run(s, "PRAGMA synchronous=OFF", e);
+}
+
+int store_open(const char *dir, struct store **ret, struct err *e)
+{
+	struct store *s = calloc(1, sizeof *s);
+	int r;
+
+	if (!s)
+		return err_set(e, ENOMEM, "store: no memory");
+	if (asprintf(&s->path, "%s/bureau.db", dir) < 0 || asprintf(&s->boot_file, "%s/boot", dir) < 0)
+		r = err_set(e, ENOMEM, "store: no memory");
+	else
+		r = open_whole(s, e);
 	if (r < 0) {
-		store_close(s);
-		return err_wrap(e, "open '%s'", path);
+		err_wrap(e, "open '%s'", s->path ? s->path : dir);
+		close_db(s);
+		free(s->boot_file);
+		free(s->path);
+		free(s);
+		return -e->code;
 	}
 	*ret = s;
 	return 0;
 }
 
+bool store_replaced(const struct store *s) { return s->replaced; }
+
 void store_close(struct store *s)
 {
+	struct err e;
+
 	if (!s)
 		return;
-	for (int i = 0; i < ST_COUNT; i++)
-		sqlite3_finalize(s->st[i]);
-	sqlite3_close(s->db);
+	/* on disk whole; only then forget that it might not be */
+	if (run(s, "PRAGMA synchronous=FULL; PRAGMA wal_checkpoint(TRUNCATE)", &e) == 0)
+		unlink(s->boot_file);
+	close_db(s);
+	free(s->boot_file);
+	free(s->path);
 	free(s);
 }
 
@@ -261,29 +382,61 @@ int store_get(struct store *s, const char *id, struct store_sandbox *ret, struct
 	return rc == SQLITE_DONE ? 0 : sql_fail(s, e, "look up a computer");
 }
 
-static sqlite3_stmt *list_stmt(struct store *s, const struct store_query *q, struct err *e)
+static sqlite3_stmt *list_stmt(struct store *s, const struct store_query *q, bool marked, struct err *e)
 {
-	int kind = (q->live ? 1 : 0) + (q->ended ? 2 : 0), i = ST_LIST + kind * 2 + q->oldest_first;
+	int kind = (q->live ? 1 : 0) + (q->ended ? 2 : 0), i = ST_LIST + (kind + (marked ? 4 : 0)) * 2 + q->oldest_first;
 	static const char *const which[] = { "0", "ended = 0", "ended > 0", "1" };
-	char text[700];
+	const char *started = marked ? "begun" : "started", *id = marked ? "computer" : "id", *dir = q->oldest_first ? "ASC" : "DESC";
+	char text[900];
 
-	snprintf(text, sizeof text, "SELECT " COLUMNS " FROM sandboxes WHERE %s AND started >= ?1 AND "
-		"(?3 IS NULL OR (started, id) %s (?2, ?3)) ORDER BY started %s, id %s",
-		which[kind], q->oldest_first ? ">" : "<", q->oldest_first ? "ASC" : "DESC", q->oldest_first ? "ASC" : "DESC");
+	/* CROSS: sqlite keeps the order of the two tables, the index of marks first */
+	snprintf(text, sizeof text, "SELECT " COLUMNS " FROM %s WHERE %s AND %s >= ?1 AND (%s, %s) %s (?2, ?3)%s ORDER BY %s %s, %s %s",
+		marked ? "marks CROSS JOIN sandboxes" : "sandboxes", which[kind], started, started, id, q->oldest_first ? ">" : "<",
+		marked ? " AND key = " MARK("?4") " AND value = " MARK("?5") " AND id = computer" : "", started, dir, id, dir);
 	return get(s, i, text, e);
+}
+
+/* The mark that the fewest computers carry. */
+static const struct store_mark *rarest(struct store *s, const struct store_query *q, struct err *e)
+{
+	sqlite3_stmt *st = get(s, ST_MARKED, sql[ST_MARKED], e);
+	const struct store_mark *best = q->marks;
+	int64_t least = INT64_MAX;
+
+	for (size_t i = 0; st && i < q->nmarks && i < MARKS_TRIED && q->nmarks > 1; i++) {
+		int64_t n = INT64_MAX;
+
+		bind_text(st, 1, q->marks[i].key);
+		bind_text(st, 2, q->marks[i].value);
+		if (sqlite3_step(st) == SQLITE_ROW)
+			n = sqlite3_column_int64(st, 0);
+		sqlite3_reset(st);
+		sqlite3_clear_bindings(st);
+		if (n < least) {
+			least = n;
+			best = &q->marks[i];
+		}
+	}
+	return best;
 }
 
 int store_each(struct store *s, const struct store_query *q, bool (*fn)(void *ctx, const struct store_sandbox *row), void *ctx, struct err *e)
 {
-	sqlite3_stmt *st = list_stmt(s, q, e);
+	/* of live ones there are few, and an index of their own */
+	const struct store_mark *mark = q->nmarks && q->ended ? rarest(s, q, e) : NULL;
+	sqlite3_stmt *st = list_stmt(s, q, mark, e);
 	struct store_sandbox row;
 	int rc;
 
 	if (!st)
 		return -EIO;
 	sqlite3_bind_int64(st, 1, q->after);
-	sqlite3_bind_int64(st, 2, q->cursor_started);
-	bind_text(st, 3, q->cursor_id);
+	sqlite3_bind_int64(st, 2, q->cursor_id ? q->cursor_started : q->oldest_first ? INT64_MIN : INT64_MAX);
+	bind_text(st, 3, q->cursor_id ? q->cursor_id : "");
+	if (mark) {
+		bind_text(st, 4, mark->key);
+		bind_text(st, 5, mark->value);
+	}
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
 		read_row(st, &row);
 		if (!fn(ctx, &row))
@@ -298,16 +451,19 @@ int store_each(struct store *s, const struct store_query *q, bool (*fn)(void *ct
 
 int store_prune(struct store *s, int64_t now, struct err *e)
 {
-	sqlite3_stmt *st = get(s, ST_PRUNE_AGE, sql[ST_PRUNE_AGE], e);
-	int r;
+	static const enum stmt how[] = { ST_PRUNE_AGE, ST_PRUNE_ROWS };
+	const int64_t limit[] = { now - STORE_KEEP_MS, STORE_KEEP_ROWS };
+	int most = 0;
 
-	if (!st)
-		return -EIO;
-	sqlite3_bind_int64(st, 1, now - STORE_KEEP_MS);
-	r = finish(s, st, "forget old tombstones", e);
-	st = r < 0 ? NULL : get(s, ST_PRUNE_ROWS, sql[ST_PRUNE_ROWS], e);
-	if (!st)
-		return -EIO;
-	sqlite3_bind_int64(st, 1, STORE_KEEP_ROWS - 1);
-	return finish(s, st, "forget tombstones", e);
+	for (size_t i = 0; i < 2; i++) {
+		sqlite3_stmt *st = get(s, (int)how[i], sql[how[i]], e);
+
+		if (!st)
+			return -EIO;
+		sqlite3_bind_int64(st, 1, limit[i]);
+		if (finish(s, st, "forget tombstones", e) < 0)
+			return -e->code;
+		most = sqlite3_changes(s->db) > most ? sqlite3_changes(s->db) : most;
+	}
+	return most == PRUNE_AT_ONCE;
 }

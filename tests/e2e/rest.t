@@ -31,6 +31,9 @@ def test_who():
     fails(403, "forbidden", "DELETE", f"/v1/sandboxes/{box['id']}", **t)
     fails(403, "forbidden", "POST", "/v1/sandboxes", {}, **t)
     fails(403, "forbidden", "GET", "/v1/sandboxes", **t)
+    listed = s.call("GET", "/v1/sandboxes")["sandboxes"]
+    ok(len(listed) == 2 and not any("access_token" in b for b in listed), "no token is in a list", listed)
+    equal(s.call("GET", f"/v1/sandboxes/{box['id']}")["access_token"], box["access_token"], "who asks for one sandbox gets it")
     s.kill(box["id"]), s.kill(other["id"])
     fails(401, "unauthorized", "GET", f"/v1/sandboxes/{box['id']}", **t)
 
