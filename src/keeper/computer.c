@@ -352,11 +352,13 @@ int computer_adopt(struct keeper *k, const char *id, struct err *e)
 	groups_find(isolate_groups(k->host), id, &left);
 	if (code < 0)
 		return err_set(e, -code, code == -ESTALE ? "of an earlier boot" : "its record can't be read");
-	pidfd = proc_pidfd_open(r.pid);
-	if (pidfd < 0 || proc_start_time(r.pid, &start_time) < 0 || start_time != r.start_time)
-		return err_set(e, ESRCH, "ended while no keeper ran");
 	if (map_get_u64(k->by_slot, r.slot))
 		return err_set(e, EEXIST, "slot %u is taken", r.slot);
+	pidfd = proc_pidfd_open(r.pid);
+	if (pidfd < 0 || proc_start_time(r.pid, &start_time) < 0 || start_time != r.start_time) {
+		computer_sweep_orphan(k, id, r.slot);
+		return err_set(e, ESRCH, "ended while no keeper ran");
+	}
 	c = computer_new(k, id, r.slot, r.template_name, r.net);
 	if (!c)
 		return err_set(e, ENOMEM, "no memory");
@@ -374,20 +376,21 @@ int computer_adopt(struct keeper *k, const char *id, struct err *e)
 	return 0;
 }
 
-/* Groups of a computer that no record tells of: whatever lives in them has no keeper and no name. */
-void computer_sweep_orphan(struct keeper *k, const char *id)
+/* What is left of a computer whose PID 1 is gone, or groups that no record tells of: whatever lives in them has no keeper and no
+ * name. Its id and its slot are taken until nothing is left. */
+void computer_sweep_orphan(struct keeper *k, const char *id, uint32_t slot)
 {
-	struct computer *c = map_get(k->by_id, id) ? NULL : computer_new(k, id, 0, "host", 0);
+	struct computer *c = map_get(k->by_id, id) ? NULL : computer_new(k, id, slot, "host", 0);
 
 	if (!c)
 		return;
-	log_warn("computer %s: groups without a record; swept", id);
+	if (!slot)
+		log_warn("computer %s: groups without a record; swept", id);
 	groups_find(isolate_groups(k->host), id, &c->box.groups);
 	c->state = ENDING;
 	c->killed = true;
 	c->ending_since = clock_mono_ms();
-	groups_kill(isolate_groups(k->host), id, &c->box.groups);
-	loop_arm(k->loop, &c->timer, SWEEP_EVERY_MS);
+	sweep(c);
 }
 
 /* A peer went away: its answers go nowhere, and a computer that nobody was told of is ended. */

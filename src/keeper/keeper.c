@@ -144,20 +144,20 @@ static int on_kill(struct peer *p, uint32_t id, const struct args *a, struct err
 
 struct lister { struct peer *p; uint32_t id, count; };
 
+/* Also what starts or ends: whoever asks must know that its id and its slot aren't free yet. */
 static void list_one(void *ctx, const char *key, uint64_t num, void *value)
 {
 	struct lister *l = ctx;
 	struct computer *c = value;
+	bool up = c->state == RUNNING && !c->killed;
 	uint8_t mem[512];
 	struct msg_writer w;
 
 	(void)key, (void)num;
-	if (c->state != RUNNING)
-		return;
 	msg_writer_init(&w, mem, sizeof mem, K_ITEM, l->id);
 	msg_put_str(&w, c->id);
 	msg_put_u32(&w, c->slot);
-	msg_put_u32(&w, (uint32_t)c->box.pid);
+	msg_put_u32(&w, up ? (uint32_t)c->box.pid : 0);
 	msg_put_u64(&w, c->box.start_time);
 	msg_put_str(&w, c->template_name);
 	msg_put_u8(&w, c->net);

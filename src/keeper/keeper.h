@@ -76,7 +76,7 @@ int computer_create(struct keeper *k, const struct create_args *a, struct peer *
 struct computer *computer_find(struct keeper *k, const char *id);
 int computer_kill(struct computer *c, struct peer *p, uint32_t id, struct err *e);   /* p may be NULL */
 int computer_adopt(struct keeper *k, const char *id, struct err *e);
-void computer_sweep_orphan(struct keeper *k, const char *id);
+void computer_sweep_orphan(struct keeper *k, const char *id, uint32_t slot /* 0 = not known */);
 void computer_drop_waiters(struct peer *p);
 
 /* record.c: one small file a computer */

@@ -144,7 +144,8 @@ static void sweep_record(struct keeper *k, const char *name)
 	if (computer_adopt(k, name, &e) == 0)
 		return;
 	log_info("computer %s: %s; swept", name, e.msg);
-	record_remove(k, name);
+	if (!computer_find(k, name))     /* else its end does it */
+		record_remove(k, name);
 }
 
 static void sweep_run(struct keeper *k, const char *name)
@@ -155,7 +156,7 @@ static void sweep_run(struct keeper *k, const char *name)
 
 static void sweep_group(void *ctx, const char *id)
 {
-	computer_sweep_orphan(ctx, id);
+	computer_sweep_orphan(ctx, id, 0);
 }
 
 int keeper_sweep(struct keeper *k, struct err *e)

@@ -149,6 +149,7 @@ static void adopt_one(struct computer *c, const struct keeper_item *it)
 	}
 }
 
+/* The keeper may still be sweeping up after it: only its answer to a kill frees id and slot. */
 static void lost(struct computer *c)
 {
 	struct timespec up;
@@ -157,11 +158,11 @@ static void lost(struct computer *c)
 	if (clock_gettime(CLOCK_BOOTTIME, &up) == 0)
 		boot -= up.tv_sec * 1000LL;
 	if (c->row.started && c->row.started < boot)
-		life_gone(c, "host_restart", "the host was restarted");
+		machine_end(c, "host_restart", "the host was restarted", "", NULL);
 	else if (c->row.ends && c->row.ends <= clock_wall_ms())
-		life_gone(c, "timeout", "its time was over");
+		machine_end(c, "timeout", "its time was over", "", NULL);
 	else
-		life_gone(c, "crash", "it ended while the server wasn't looking");
+		machine_end(c, "crash", "it ended while the server wasn't looking", "", NULL);
 }
 
 /* It has a process as far as we know, or should have one by its row. */
@@ -190,8 +191,8 @@ void adopt_listed(void *ctx, const struct keeper_item *items, size_t n)
 			sweep(ms, items[i].id, items[i].slot);
 			continue;
 		}
-		c->seen = true;
-		if (should_be_there(c) && !c->pid)
+		c->seen = items[i].pid != 0;
+		if (c->seen && should_be_there(c) && !c->pid)
 			adopt_one(c, &items[i]);
 	}
 	for (struct list *it = ms->all.next; it != &ms->all;) {

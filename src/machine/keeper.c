@@ -186,14 +186,6 @@ void keeper_cancel(struct keeper_call *c)
 
 /* ---- coming back ---- */
 
-static bool listed(struct keeper *k, const char *id)
-{
-	for (size_t i = 0; i < k->nitems; i++)
-		if (str_eq(k->items[i].id, id))
-			return true;
-	return false;
-}
-
 static void send_again(struct keeper *k)
 {
 	list_each(it, &k->calls) {
@@ -201,8 +193,8 @@ static void send_again(struct keeper *k)
 
 		if (!c->bytes)
 			continue;
-		/* ids are even: the odd one beside it is free for the clearing kill */
-		if (c->type == K_CREATE && listed(k, c->cid)) {
+		/* what there may be of it is cleared away first, in whatever state (ENOENT is fine). Ids are even: the odd one beside it is free */
+		if (c->type == K_CREATE) {
 			c->clearing = true;
 			send_simple(k, K_KILL, c->id + 1, c->cid);
 		} else if (send_bytes(k, c->bytes, c->len) < 0) {

@@ -13,13 +13,13 @@
  *
  * The keeper may be killed at any moment; its supervisor starts another on the same socket. The link is made again with a
  * growing delay, the new keeper is asked what there is (K_LIST) and listed() hears it, then every call in flight is sent again:
- * each is safe to repeat. A create whose computer is there already is cleared away first, because its descriptors died with the
- * old link. After KEEPER_GIVE_UP_MS without a keeper, calls in flight end with EAGAIN. */
+ * each is safe to repeat. A create is sent again only when nothing is left of the first: its descriptors died with the old link, and
+ * what the dead keeper had begun may still be ending. After KEEPER_GIVE_UP_MS without a keeper, calls in flight end with EAGAIN. */
 struct keeper;
 
 #define KEEPER_GIVE_UP_MS 15000
 
-struct keeper_item { char id[33], template[65]; uint32_t slot, pid; uint64_t start; uint8_t net; };
+struct keeper_item { char id[33], template[65]; uint32_t slot, pid /* 0: starting or ending */; uint64_t start; uint8_t net; };
 struct keeper_exit { const char *id; uint32_t how, code; uint64_t oom; };
 
 struct keeper_answer {

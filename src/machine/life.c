@@ -328,6 +328,13 @@ void machine_create(struct machines *ms, const struct machine_create *a, struct 
 		w->done(w, NULL, &e);
 		return;
 	}
+	/* which slots are free only the keeper's first list tells */
+	if (!ms->heard) {
+		err_set(&e, EAGAIN, "the keeper isn't there yet");
+		err_hint(&e, "its supervisor starts it; ask again in a second");
+		w->done(w, NULL, &e);
+		return;
+	}
 	if (template_resolve(ms->dir, a->template, real, &notice, &e) < 0) {
 		w->done(w, NULL, &e);
 		return;

@@ -26,7 +26,7 @@ enum keeper_type {
 	                     Answered when the computer is set up; G_HELLO needn't have been asked. EEXIST id or slot in use, ENOENT template,
 	                     EINVAL, ENOSPC, EAGAIN (a kernel limit, named). Nothing is left on failure. */
 	K_KILL,           /* str id → nothing, once the last process, cgroup, mount and file of it are gone; ENOENT unknown */
-	K_LIST,           /* → K_ITEM events, then K_OK u32 count */
+	K_LIST,           /* → K_ITEM events, then K_OK u32 count: all that holds an id and a slot, pid 0 when it is starting or ending */
 	K_LIMITS,         /* str id, limits → u32 unenforced (disk and inodes too: the root's tmpfs is remounted) */
 	K_STATS,          /* str id → u64 cpu used (us), u64 memory now, u64 memory peak, u64 oom kills, u32 processes: from the host's side; 0 where unknown */
 	K_NET_OPEN,       /* str id → u8 number, listening sockets again as in K_CREATE (after a door died); EBUSY while the old ones are still open */
