@@ -4,7 +4,7 @@
  *   DIR/lock           held by the supervisor: one server a folder
  *   DIR/server.json    where the server is, for clients; there while it runs
  *   DIR/api-key        bureaud's, 0600
- *   DIR/audit.log      bureaud's, 0600
+ *   DIR/audit/         bureaud's, 0700
  *   DIR/store/         bureaud's, 0700
  *   DIR/run/           the keeper's: sockets of guests, and the keeper's own
  *   DIR/keeper/ DIR/templates/    the keeper's; see wire/keeper_proto.h
@@ -174,9 +174,9 @@ static int folders(struct serve *s, struct err *e)
 			return err_sys(e, "make '%s/%s'", s->state, keepers[i].name);
 	if (s->root && check_reach(s, e) < 0)
 		return -e->code;
-	if (own_folder(s, "store", 0700, e) < 0 || ops_key_make(s->state, e) < 0)
+	if (own_folder(s, "store", 0700, e) < 0 || own_folder(s, "audit", 0700, e) < 0 || ops_key_make(s->state, e) < 0)
 		return -e->code;
-	return own_file(s, "api-key", e) < 0 || own_file(s, "audit.log", e) < 0 ? -e->code : 0;
+	return own_file(s, "api-key", e) < 0 ? -e->code : 0;
 }
 
 /* ---- sockets ---- */

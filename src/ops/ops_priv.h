@@ -48,7 +48,8 @@ struct ops {
 	struct ops_opts o;
 	char key[64], key_name[32];
 	struct list calls;
-	int audit_fd;
+	int audit_dir, audit_fd;
+	uint64_t audit_size, audit_max, audit_late;     /* of the file; when it's put aside; how much longer it may be, when that failed */
 	struct buf audit;
 	struct job audit_job;
 	unsigned audit_lost;
@@ -82,6 +83,8 @@ json_t *render_sandbox(const struct op_call *c, const struct store_sandbox *row,
 json_t *render_entry(const struct guest_entry *n);
 
 /* audit.c */
+#define AUDIT_MAX (16u << 20)      /* bytes of a file */
+#define AUDIT_OLD 4u               /* files kept beside the one that is written */
 int audit_open(struct ops *o, struct err *e);
 void audit_close(struct ops *o);
 void audit_line(struct ops *o, const char *who, const char *what, const char *id, const char *outcome, const char *detail);

@@ -75,7 +75,7 @@ int ops_create(const struct ops_opts *opts, struct ops **ret, struct err *e)
 	o->o = *opts;
 	if (!o->o.default_timeout_ms)
 		o->o.default_timeout_ms = 5 * 60 * 1000;
-	o->audit_fd = -1;
+	o->audit_dir = o->audit_fd = -1;
 	o->cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	if (o->cpus < 1)
 		o->cpus = 1;

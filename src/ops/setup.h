@@ -8,7 +8,7 @@ struct loop;
 struct ops_opts {
 	struct loop *loop;
 	struct machines *machines;
-	const char *state_dir;       /* api-key is read there, audit.log appended to */
+	const char *state_dir;       /* api-key is read there, audit/audit.log appended to */
 	int64_t default_timeout_ms;  /* 0 = 5 minutes */
 };
 int ops_create(const struct ops_opts *o, struct ops **ret, struct err *e);

@@ -247,11 +247,11 @@ try:
     last = list(st)[-1]
     ok(last.get("error", {}).get("code") == "not_found", "a stream of a killed computer says that it has ended", last)
     def in_audit():      # written at the end of the turn that answered
-        lines = [json.loads(x) for x in open(os.path.join(s.state, "audit.log"))]
+        lines = [json.loads(x) for x in open(os.path.join(s.state, "audit/audit.log"))]
         return any(x["op"] == "sandbox.kill" and x.get("id") == box["id"] and x["outcome"] == "ok" for x in lines)
     ok(wait_for(in_audit, 5), "the audit has it")
-    ok(s.key not in open(os.path.join(s.state, "audit.log")).read() + s.log_text(), "the key is in no log")
-    for name, mode in (("api-key", 0o600), ("server.json", 0o600), ("audit.log", 0o600), ("store", 0o700)):
+    ok(s.key not in open(os.path.join(s.state, "audit/audit.log")).read() + s.log_text(), "the key is in no log")
+    for name, mode in (("api-key", 0o600), ("server.json", 0o600), ("audit/audit.log", 0o600), ("store", 0o700)):
         equal(os.stat(os.path.join(s.state, name)).st_mode & 0o777, mode, f"{name} is {mode:o}")
     second = subprocess.run([BUILD / "bureau-serve", "--state", s.state, "--listen", "127.0.0.1:0"], capture_output=True, timeout=20)
     ok(second.returncode == 3 and b"already" in second.stderr, "one server a state folder", second)

@@ -139,7 +139,7 @@ def files(who, s):
 
 
 def secret(who, s):
-    seen = [f for f in ("server.log", "audit.log", "server.json") if s.key in open(os.path.join(s.state, f), errors="replace").read()]
+    seen = [f for f in ("server.log", "audit/audit.log", "server.json") if s.key in open(os.path.join(s.state, f), errors="replace").read()]
     ok(not seen and re.fullmatch(r"e2b_[0-9a-f]{40}", s.key), f"{who}: the key is in no log", seen)
     seen = [(p, f) for p in s.pids().values() for f in ("cmdline", "environ") if s.key.encode() in open(f"/proc/{p}/{f}", "rb").read()]
     ok(not seen, f"{who}: nor in a command line or an environment", seen)
