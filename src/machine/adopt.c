@@ -17,17 +17,25 @@
 #include "wire/sock.h"
 
 #define LINK_RETRY_MS 20
+#define LINK_RETRY_MOST 50           /* times that, at most, between two tries */
 
 /* ---- the guest's link ---- */
 
+/* However it fails (nobody listens, or it's let go of again and again): ANSWER_MS after the first time it is over. */
 static void link_again(struct computer *c)
 {
-	if (c->tries * LINK_RETRY_MS > ANSWER_MS) {
-		machine_end(c, "crash", "its PID 1 doesn't answer", "server", NULL);
+	int64_t now = loop_now(c->ms->o.loop);
+
+	if (!c->down)
+		c->down = now;
+	if (now - c->down > ANSWER_MS) {
+		machine_end(c, "crash", c->up >= c->down ? "its PID 1 closes its link again and again" : "its PID 1 doesn't answer", "server", NULL);
 		return;
 	}
+	if (c->tries < LINK_RETRY_MOST)
+		c->tries++;
 	c->watch.fire = adopt_watch;
-	loop_arm(c->ms->o.loop, &c->watch, LINK_RETRY_MS * ++c->tries);
+	loop_arm(c->ms->o.loop, &c->watch, LINK_RETRY_MS * c->tries);
 }
 
 static void on_hello(struct guest_call *k, const struct guest_msg *m, const struct err *e)
@@ -40,7 +48,7 @@ static void on_hello(struct guest_call *k, const struct guest_msg *m, const stru
 		machine_end(c, "failed", "its PID 1 says it is another computer", "server", NULL);
 		return;
 	}
-	c->tries = 0;
+	c->up = loop_now(c->ms->o.loop);
 	loop_disarm(c->ms->o.loop, &c->watch);
 }
 
@@ -81,6 +89,8 @@ void adopt_guest_gone(void *ctx, const struct err *e)
 	guest_close(g, e);
 	if (c->state == MS_ENDING || c->ms->stopping)
 		return;
+	if (c->up && loop_now(c->ms->o.loop) - c->up >= STEADY_MS)
+		c->down = c->tries = 0;
 	if (e->code == EPROTO) {
 		snprintf(text, sizeof text, "its PID 1 broke the protocol: %.180s", e->msg);
 		log_warn("%s: %s", c->row.id, text);
@@ -145,6 +155,7 @@ static void adopt_one(struct computer *c, const struct keeper_item *it)
 	}
 	if (!c->guest) {
 		c->tries = 0;
+		c->down = 0;
 		adopt_watch(&c->watch);
 	}
 }

@@ -4,6 +4,9 @@
  * answer to something else is a fault. A cancelled call leaves its place behind as a ghost: what still comes for it is decoded
  * (descriptors closed) and dropped, until its answer or its last event. A ghost of a stream that goes on is detached; its place is
  * free when the guest has confirmed that, since events may be under way until then.
+ * Each place has the time at which its answer is overdue: one timer, set for the earliest that was ever due, looks at all of them. A
+ * call that is overdue becomes a ghost. A program with a time limit is the guest's to end, and overdue a while after it, unless
+ * it's our side that holds its last output back.
  * Callbacks may close the link at any time: after one, look at `closed` before touching anything. */
 #include "machine/guest_priv.h"
 
@@ -18,13 +21,16 @@
 
 #define QUEUE_MAX (4u << 20)
 #define ITEMS_MAX 100000             /* entries or programs in one answer... */
-#define ITEMS_BYTES (32u << 20)      /* ...and what they may be together: it all waits in memory for the last of them */
+#define ITEMS_BYTES (96u << 20)      /* ...and what they may cost together: it all waits in memory for the last of them */
+#define ITEM_COST 512                /* in memory, of an item beside its bytes... */
+#define STRING_COST 80               /* ...and of each string in a list of its: an empty one is five bytes on the link */
 
 struct place {
 	struct guest_call *call;     /* NULL: free, or a ghost */
 	uint16_t gen, type;
 	bool used, answered, detaching;
 	uint32_t detach_of;          /* G_DETACH: the ghost it ends */
+	int64_t due;                 /* loop time; 0 = whenever it likes */
 };
 
 struct guest {
@@ -35,6 +41,7 @@ struct guest {
 	struct place *places;
 	uint32_t nplaces, free_hint;
 	struct job fault_job;
+	struct timer patience;
 	char fault[160];
 	unsigned busy;
 	bool closed, lost;
@@ -59,6 +66,7 @@ static void release(struct guest *g, struct place *p)
 {
 	p->used = p->answered = p->detaching = false;
 	p->call = NULL;
+	p->due = 0;
 	p->gen = p->gen == UINT16_MAX ? 1 : (uint16_t)(p->gen + 1);
 	if ((uint32_t)(p - g->places) < g->free_hint)
 		g->free_hint = (uint32_t)(p - g->places);
@@ -91,6 +99,7 @@ static struct place *claim(struct guest *g)
 static void guest_destroy(struct guest *g)
 {
 	loop_cancel(g->loop, &g->fault_job);
+	loop_disarm(g->loop, &g->patience);
 	free(g->places);
 	free(g);
 }
@@ -121,6 +130,7 @@ static void lose(struct guest *g, const struct err *e)
 	if (g->lost || g->closed)
 		return;
 	g->lost = true;
+	loop_disarm(g->loop, &g->patience);
 	if (e->code)
 		err_set(&lost, EAGAIN, "the computer's PID 1 was lost: %.200s", e->msg);
 	else
@@ -149,6 +159,82 @@ static void fault_later(struct guest *g, const char *what)
 	loop_defer(g->loop, &g->fault_job);
 }
 
+/* ---- patience ---- */
+
+static void wait_until(struct guest *g, struct place *p, int64_t ms)
+{
+	/* a program's limit may be any number */
+	if (ms > INT32_MAX)
+		ms = INT32_MAX;
+	p->due = loop_now(g->loop) + ms;
+	if (!g->patience.pos || g->patience.due_ms > p->due)
+		loop_arm(g->loop, &g->patience, ms);
+}
+
+static int64_t grace(const struct guest_call *k)
+{
+	return k->limit_ms ? k->limit_ms : GUEST_OVER_MS;
+}
+
+/* A stream has begun, or goes on: it's overdue when its program's time is. */
+static void stream_goes_on(struct guest *g, struct place *p, const struct guest_call *k)
+{
+	int64_t now = loop_now(g->loop);
+
+	if (p->answered && !p->due)
+		return;                              /* no limit */
+	if (!p->answered && !k->run_ms)
+		p->due = 0;
+	else if (!p->answered)
+		wait_until(g, p, k->run_ms > INT32_MAX ? INT32_MAX : (int64_t)k->run_ms + grace(k));
+	else if (p->due < now + grace(k))
+		p->due = now + grace(k);
+}
+
+static void detach(struct guest *g, struct place *p);
+
+static void overdue(struct guest *g, struct place *p)
+{
+	struct guest_call *k = p->call;
+	struct err e;
+
+	if (p->answered && (!k->credit || k->run_ms > INT32_MAX)) {
+		p->due = loop_now(g->loop) + grace(k);
+		return;
+	}
+	p->due = 0;
+	p->call = NULL;
+	k->guest = NULL;
+	if (p->answered) {
+		err_set(&e, ETIMEDOUT, "the computer didn't end the program at its time limit of %llu ms", (unsigned long long)k->run_ms);
+		detach(g, p);
+	} else {
+		err_set(&e, ETIMEDOUT, "the computer didn't answer in %u s", (k->limit_ms ? k->limit_ms : GUEST_ANSWER_MS) / 1000);
+	}
+	err_hint(&e, "it may be out of memory or processor time, or broken: look at its metrics, or kill it and create another");
+	k->on(k, NULL, &e);
+}
+
+static void on_patience(struct timer *t)
+{
+	struct guest *g = container_of(t, struct guest, patience);
+	int64_t now = loop_now(g->loop), next = 0;
+
+	g->busy++;
+	for (uint32_t i = 0; i < g->nplaces && !g->closed; i++) {       /* a callback may move the places */
+		if (g->places[i].call && g->places[i].due && g->places[i].due <= now)
+			overdue(g, &g->places[i]);
+		if (!g->closed && g->places[i].call && g->places[i].due && (!next || g->places[i].due < next))
+			next = g->places[i].due;
+	}
+	if (next && !g->closed && !g->lost && (!t->pos || t->due_ms > next))
+		loop_arm(g->loop, t, next - now);
+	if (--g->busy == 0 && g->closed)
+		guest_destroy(g);
+}
+
+/* ---- what comes ---- */
+
 static const char *count(struct guest_call *k, const struct guest_msg *m)
 {
 	if (m->what == GW_OUT) {
@@ -162,18 +248,19 @@ static const char *count(struct guest_call *k, const struct guest_msg *m)
 /* A list that is too long isn't the guest's fault: a folder may have that many files. Its call ends here, and what still comes is dropped. */
 static bool list_ended(struct place *p, const struct guest_msg *m, size_t bytes)
 {
+	size_t strings = m->what == GW_PROC ? m->prog.nargs : 2 * m->entry.nmeta;
 	struct guest_call *k = p->call;
 	struct err e;
 
 	if (m->what != GW_ENTRY && m->what != GW_PROC)
 		return false;
 	k->items++;
-	k->item_bytes += (uint32_t)bytes;
+	k->item_bytes += (uint32_t)(bytes + ITEM_COST + strings * STRING_COST);
 	if (k->items <= ITEMS_MAX && k->item_bytes <= ITEMS_BYTES)
 		return false;
 	p->call = NULL;
 	k->guest = NULL;
-	err_set(&e, E2BIG, "the list has more than %d items, or more than %u MiB", ITEMS_MAX, ITEMS_BYTES >> 20);
+	err_set(&e, E2BIG, "the list has more than %d items, or needs more than %u MiB", ITEMS_MAX, ITEMS_BYTES >> 20);
 	err_hint(&e, "ask for a part of it, or have a program in the computer list it");
 	k->on(k, NULL, &e);
 	return true;
@@ -228,6 +315,8 @@ static void deliver(struct guest *g, struct place *p, struct guest_msg *m)
 	struct guest_call *k = p->call;
 	struct err e;
 
+	if (guest_is_stream(p->type) && !m->last)
+		stream_goes_on(g, p, k);
 	if (m->what == GW_OK && !m->last)
 		p->answered = k->answered = true;
 	if (m->what == GW_END && m->last && (!p->answered || m->code)) {
@@ -325,6 +414,7 @@ int guest_open(struct loop *l, int fd, void (*gone)(void *ctx, const struct err 
 	g->gone = gone;
 	g->ctx = ctx;
 	g->fault_job.run = on_fault;
+	g->patience.fire = on_patience;
 	r = link_create(l, fd, QUEUE_MAX, &link_ops, g, "guest", &g->link, e);
 	if (r < 0) {
 		free(g);
@@ -365,6 +455,8 @@ struct msg_writer *guest_begin(struct guest *g, struct guest_call *k, uint16_t t
 	k->id = id_of(g, p);
 	k->answered = false;
 	k->items = k->item_bytes = k->owed = 0;
+	k->run_ms = 0;
+	wait_until(g, p, k->limit_ms ? k->limit_ms : GUEST_ANSWER_MS);
 	msg_writer_init(&writer, guest_mem, sizeof guest_mem, type, k->id);
 	return &writer;
 }

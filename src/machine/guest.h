@@ -12,6 +12,7 @@
  *   msg set, msg->last     the answer, or the last event: the call is over
  *   e set                  refused by the guest, or the link was lost: the call is over
  * guest_cancel() ends it without another on(): a stream is detached, programs go on.
+ * A guest that owes an answer for longer than limit_ms has failed that call (ETIMEDOUT), not the others.
  *
  * Nothing from the guest is believed: every field has its bound, output its credit, an answer its request. A fault ends the
  * link with EPROTO through gone(); its owner then ends that computer. */
@@ -21,6 +22,8 @@ struct loop;
 
 #define GUEST_CALLS 4096         /* in flight at once on one link */
 #define GUEST_META 64            /* metadata pairs of one entry */
+#define GUEST_ANSWER_MS 60000    /* for an answer (of a stream: its first) where the call has no limit of its own */
+#define GUEST_OVER_MS 10000      /* so long after its time limit, a program is over as seen from here */
 
 struct guest_entry {
 	const char *path, *owner, *group, *target;
@@ -68,6 +71,8 @@ struct guest_call {
 	uint32_t window, owed;       /* credit to give back, sent in lots */
 	uint64_t credit;             /* bytes of output that the guest may still send */
 	uint32_t items, item_bytes;  /* list items so far */
+	uint32_t limit_ms;           /* for the answer, and the end of a program with a time limit; 0 = GUEST_ANSWER_MS, GUEST_OVER_MS */
+	uint64_t run_ms;             /* the program's own time limit, 0 = none */
 };
 
 /* Takes fd, also on failure. gone: the link is dead, every call has been told; the owner calls guest_close. Never from inside a call here. */

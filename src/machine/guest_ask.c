@@ -44,6 +44,7 @@ int guest_start(struct guest *g, struct guest_call *k, const struct guest_start_
 		return -e->code;
 	k->window = a->window;
 	k->credit = a->window;
+	k->run_ms = a->timeout_ms;
 	msg_put_u32(w, a->flags);
 	msg_put_str(w, a->cmd);
 	msg_put_strv(w, a->args, a->nargs);

@@ -1,6 +1,9 @@
 #include "machine/guest_priv.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 /* What a message may hold: lists are read into these, which are good until the next message. One loop, one message at a time. */
 static const char *list_a[GUEST_ARGS + 1], *list_b[GUEST_META + 1];
@@ -61,6 +64,55 @@ static void get_metrics(struct msg_reader *r, struct guest_msg *m)
 	m->metrics.disk_total = msg_get_u64(r);
 }
 
+/* What a descriptor must be before anybody reads, writes or hands it on. */
+static bool is_file(int fd, mode_t type, int how)
+{
+	int flags = fcntl(fd, F_GETFL);
+	struct stat st;
+
+	return flags >= 0 && !(flags & O_PATH) && ((flags & O_ACCMODE) == how || (flags & O_ACCMODE) == O_RDWR) && fstat(fd, &st) == 0 &&
+		(st.st_mode & S_IFMT) == type;
+}
+
+static int socket_option(int fd, int option)
+{
+	int v = -1;
+	socklen_t n = sizeof v;
+
+	return getsockopt(fd, SOL_SOCKET, option, &v, &n) < 0 ? -1 : v;
+}
+
+/* Whether it's connected isn't asked: the other end may have let go of it already. */
+static bool is_tcp(int fd)
+{
+	int domain = socket_option(fd, SO_DOMAIN);
+
+	return (domain == AF_INET || domain == AF_INET6) && socket_option(fd, SO_TYPE) == SOCK_STREAM && socket_option(fd, SO_ACCEPTCONN) == 0;
+}
+
+/* The fields of a G_OK that brings a descriptor. */
+static const char *get_opened(struct msg_reader *r, uint16_t request, struct guest_msg *m)
+{
+	bool good;
+
+	if (request != G_DIAL) {
+		get_entry(r, &m->entry);
+		m->has_entry = true;
+	}
+	if (request == G_READ)
+		m->kind = msg_get_u8(r);
+	if (request == G_READ && m->kind != GUEST_FILE && m->kind != GUEST_PIPE)
+		return "opened a file of an unknown kind";
+	*m->fd = msg_take_fd(r);
+	if (*m->fd < 0)
+		return NULL;             /* the reader is bad */
+	if (request == G_DIAL)
+		good = is_tcp(*m->fd);
+	else
+		good = is_file(*m->fd, m->kind == GUEST_PIPE ? S_IFIFO : S_IFREG, request == G_READ ? O_RDONLY : O_WRONLY);
+	return good ? NULL : "sent a descriptor of another kind than was asked for";
+}
+
 /* The fields of a G_OK, by the request it answers. */
 static const char *get_ok(struct msg_reader *r, uint16_t request, struct guest_msg *m)
 {
@@ -91,21 +143,9 @@ static const char *get_ok(struct msg_reader *r, uint16_t request, struct guest_m
 		m->has_entry = true;
 		break;
 	case G_READ:
-		get_entry(r, &m->entry);
-		m->has_entry = true;
-		m->kind = msg_get_u8(r);
-		if (m->kind != GUEST_FILE && m->kind != GUEST_PIPE)
-			return "opened a file of an unknown kind";
-		*m->fd = msg_take_fd(r);
-		break;
 	case G_WRITE:
-		get_entry(r, &m->entry);
-		m->has_entry = true;
-		*m->fd = msg_take_fd(r);
-		break;
 	case G_DIAL:
-		*m->fd = msg_take_fd(r);
-		break;
+		return get_opened(r, request, m);
 	case G_PORTS:
 		get_ports(r, m);
 		break;

@@ -12,6 +12,8 @@
 #define SLOT_WORDS (KEEPER_SLOTS / 64 + 1)
 #define ANSWER_MS 20000              /* a guest that takes longer to say hello, or to come back, is given up */
 
+#define STEADY_MS 1000               /* a link that lasts so long was a good one */
+
 enum why_step { ST_KEEPER = 1, ST_CONFIGURE = 2, ST_LIMITS = 4, ST_DOOR = 8 };   /* what a computer in the making waits for */
 
 struct computer {
@@ -36,6 +38,7 @@ struct computer {
 	struct keeper_call kc_net;
 	struct timer deadline, watch, net_timer;
 	int tries, net_tries, kill_tries;
+	int64_t up, down;            /* loop time: its PID 1 said hello; its link was lost first (0 = not, or that is long over) */
 	struct list node;            /* in ms->all */
 	struct list waits;           /* for being made */
 	struct list kill_waits;

@@ -6,6 +6,8 @@
 #include "ops/ops_handlers.h"
 #include "ops/ops_priv.h"
 
+#define TREE_MS 240000           /* for what takes as long as a tree is big; less than an HTTP client is kept waiting without a byte (http/server.h) */
+
 static bool begin(struct op_call *c, struct guest **ret_g, void (*on)(struct guest_call *k, const struct guest_msg *m, const struct err *e))
 {
 	*ret_g = op_guest(c);
@@ -46,6 +48,7 @@ void op_file_move(struct op_call *c)
 	struct guest *g;
 	struct err e;
 
+	c->gc.limit_ms = TREE_MS;
 	if (begin(c, &g, on_entry))
 		op_sent(c, guest_move(g, &c->gc, arg_str(c, "from"), arg_str(c, "to"), arg_str(c, "user"), &e), &e);
 }
@@ -55,6 +58,7 @@ void op_file_remove(struct op_call *c)
 	struct guest *g;
 	struct err e;
 
+	c->gc.limit_ms = TREE_MS;
 	if (begin(c, &g, on_entry))
 		op_sent(c, guest_remove(g, &c->gc, arg_str(c, "path"), arg_str(c, "user"), &e), &e);
 }
@@ -124,6 +128,7 @@ void op_file_list(struct op_call *c)
 	struct guest *g;
 	struct err e;
 
+	c->gc.limit_ms = TREE_MS;
 	if (!begin(c, &g, on_dir))
 		return;
 	c->list = json_array();

@@ -54,13 +54,14 @@ class Server:
     def __init__(self, *args, state=None):
         self.state = state or tempfile.mkdtemp(prefix="bureau-test-")
         self.args, self.proc, self.guests = args, None, set()
+        self.prefix, self.build = [], BUILD              # a command before it (setpriv…); where its programs are
 
     def start(self, *more):
         self.log = open(os.path.join(self.state, "log"), "ab")
         path = os.path.join(self.state, "server.json")
         if os.path.exists(path):
             os.unlink(path)
-        self.proc = subprocess.Popen([BUILD / "bureau-serve", "--state", self.state, "--listen", "127.0.0.1:0", *self.args, *more],
+        self.proc = subprocess.Popen([*self.prefix, os.path.join(self.build, "bureau-serve"), "--state", self.state, "--listen", "127.0.0.1:0", *self.args, *more],
                                      stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         if not wait_for(lambda: os.path.exists(path) or self.proc.poll() is not None, 20) or self.proc.poll() is not None:
             self.stop()

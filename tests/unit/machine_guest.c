@@ -6,7 +6,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include "core/loop.h"
 #include "tap.h"
@@ -294,7 +296,7 @@ static void test_long_list(void)
 	guest_dir(guest, &k, "/", "", 1, &e);
 	id = request(G_DIR);
 	story[0] = '\0';
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < 15000; i++) {
 		w = answer(G_ENTRY, id);
 		put_entry(&w, path);
 		if (msg_send(peer, &w) < 0)
@@ -303,9 +305,9 @@ static void test_long_list(void)
 	}
 	turns();
 	is_str(story, "err 7 ", "a list that is too long ends its call alone");
-	ok(!lost && !k.guest && entries > 4000 && entries < 4500, "after what may be kept: %u entries", entries);
+	ok(!lost && !k.guest && entries > 11000 && entries < 12500, "after what may be kept: %u entries", entries);
 	w = answer(G_OK, id);
-	msg_put_u32(&w, 5000);
+	msg_put_u32(&w, 15000);
 	msg_send(peer, &w);
 	ok(guest_ports(guest, &after, &e) == 0, "the link goes on");
 	id = request(G_PORTS);
@@ -334,7 +336,7 @@ static void test_no_fds(void)
 	w = answer(G_OK, id);
 	put_entry(&w, "/f");
 	msg_put_u8(&w, GUEST_FILE);
-	msg_put_fd(&w, 0);
+	msg_put_fd(&w, 0);               /* whatever it is: it doesn't arrive */
 	msg_send(peer, &w);
 	next = dup(0);
 	close(next);
@@ -351,6 +353,161 @@ static void test_no_fds(void)
 	msg_send(peer, &w);
 	turns();
 	ok(!lost && !after.guest, "and the link goes on");
+	end();
+}
+
+/* Programs with thousands of empty arguments: little on the link, much in memory. */
+static void test_dear_list(void)
+{
+	struct guest_call k = { .on = on_listed };
+	struct err e;
+	uint32_t id;
+
+	begin();
+	guest_list(guest, &k, true, &e);
+	id = request(G_LIST);
+	story[0] = '\0';
+	entries = 0;
+	for (int i = 0; i < 1000 && k.guest; i++) {
+		struct msg_writer w = answer(G_PROC, id);
+
+		msg_put_u32(&w, 7);
+		msg_put_u32(&w, 0);
+		msg_put_str(&w, "x");
+		msg_put_u32(&w, GUEST_ARGS);
+		for (int j = 0; j < GUEST_ARGS; j++)
+			msg_put_str(&w, "");
+		msg_put_str(&w, "/");
+		msg_put_str(&w, "");
+		msg_put_u8(&w, 0);
+		msg_put_u32(&w, 0);
+		msg_put_u32(&w, 0);
+		msg_send(peer, &w);
+		loop_turn(loop, 0);
+	}
+	is_str(story, "err 7 ", "a list that costs too much ends its call alone");
+	ok(!lost && entries < 400, "long before a thousand such programs: %u", entries);
+	end();
+}
+
+static void opened(uint16_t type, int fd, uint8_t kind, bool good, const char *what)
+{
+	struct guest_call k = { .on = on };
+	struct msg_writer w;
+	struct err e;
+	uint32_t id;
+
+	begin();
+	if (type == G_READ)
+		guest_read(guest, &k, "/f", "", &e);
+	else if (type == G_WRITE)
+		guest_write(guest, &k, "/f", "", 0, NULL, 0, &e);
+	else
+		guest_dial(guest, &k, 80, &e);
+	id = request(type);
+	w = answer(G_OK, id);
+	if (type != G_DIAL)
+		put_entry(&w, "/f");
+	if (type == G_READ)
+		msg_put_u8(&w, kind);
+	msg_put_fd(&w, fd);
+	msg_send(peer, &w);
+	turns();
+	ok(good ? !lost && strstr(story, "ok!") : lost && strstr(story, "gone(protocol)"), "%s: %s", what, story);
+	end();
+	close(fd);
+}
+
+static void test_descriptors(void)
+{
+	int pipes[2], pair[2], l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), mem_fd = memfd_create("f", MFD_CLOEXEC);
+	struct err e;
+
+	if (pipe(pipes) < 0 || sock_pair(pair, &e) < 0 || listen(l, 1) < 0)
+		_exit(1);
+	opened(G_READ, dup(mem_fd), GUEST_FILE, true, "a file to read");
+	opened(G_WRITE, dup(mem_fd), 0, true, "a file to write");
+	opened(G_READ, dup(mem_fd), GUEST_PIPE, false, "a file that should be a pipe");
+	opened(G_DIAL, mem_fd, 0, false, "a file for a connection");
+	opened(G_READ, dup(pipes[0]), GUEST_PIPE, true, "a pipe to read");
+	opened(G_READ, dup(pipes[0]), GUEST_FILE, false, "a pipe that should be a file");
+	opened(G_READ, pipes[1], GUEST_PIPE, false, "a pipe's other end");
+	opened(G_WRITE, pipes[0], 0, false, "a pipe to write");
+	opened(G_READ, open("/etc", O_RDONLY | O_DIRECTORY), GUEST_FILE, false, "a folder");
+	opened(G_READ, open("/etc/passwd", O_PATH), GUEST_FILE, false, "a name of a file");
+	opened(G_WRITE, open("/etc/passwd", O_RDONLY), 0, false, "a file that can't be written");
+	opened(G_READ, open("/dev/null", O_RDWR), GUEST_FILE, false, "a device");
+	opened(G_DIAL, socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), 0, true, "a TCP socket");
+	opened(G_DIAL, socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), 0, false, "a UDP socket");
+	opened(G_DIAL, l, 0, false, "a listening socket");
+	opened(G_DIAL, pair[0], 0, false, "a socket of another kind");
+	close(pair[1]);
+}
+
+/* Turns until the call is over, or two seconds. */
+static void wait_for(const struct guest_call *k)
+{
+	for (int i = 0; i < 200 && k->guest; i++)
+		loop_turn(loop, 10);
+}
+
+static void test_silence(void)
+{
+	struct guest_call k = { .on = on, .limit_ms = 60 }, after = { .on = on };
+	struct msg_writer w;
+	struct err e;
+	uint32_t id;
+
+	begin();
+	guest_ports(guest, &k, &e);
+	guest_ports(guest, &after, &e);
+	id = request(G_PORTS);
+	story[0] = '\0';
+	wait_for(&k);
+	is_str(story, "22:err 110 ", "an answer that doesn't come ends its call alone");
+	w = answer(G_OK, id);
+	msg_put_u32(&w, 0);
+	msg_send(peer, &w);
+	turns();
+	is_str(story, "22:err 110 ", "when it does come it's dropped");
+	id = request(G_PORTS);
+	w = answer(G_OK, id);
+	msg_put_u32(&w, 0);
+	msg_send(peer, &w);
+	turns();
+	ok(!lost && !after.guest && strstr(story, "ok!"), "and the other call is answered: %s", story);
+	end();
+}
+
+/* A program with a time limit that the guest doesn't keep. */
+static void test_no_end(void)
+{
+	struct guest_start_args a = { .cmd = "true", .window = 100, .timeout_ms = 40 };
+	struct guest_call k = { .on = on, .limit_ms = 60 }, held = k, without = k;
+	struct err e;
+	uint32_t id;
+
+	begin();
+	guest_start(guest, &k, &a, &e);
+	id = request(G_START);
+	send_started(id);
+	turns();
+	story[0] = '\0';
+	wait_for(&k);
+	ok(!lost && !k.guest && strstr(story, "4:err 110"), "a program that outlives its limit ends its call: %s", story);
+	ok(request(G_DETACH) != 0, "and is let go of");
+	guest_start(guest, &held, &a, &e);
+	id = request(G_START);
+	send_started(id);
+	send_out(id, 100);
+	a.timeout_ms = 0;
+	guest_start(guest, &without, &a, &e);
+	send_started(request(G_START));
+	turns();
+	held.credit = 0;                 /* its reader doesn't take what it said last */
+	for (int i = 0; i < 30; i++)
+		loop_turn(loop, 10);
+	ok(!lost && held.guest && without.guest, "not when it's our side that holds it back, nor without a limit: %s", story);
 	end();
 }
 
@@ -390,6 +547,10 @@ int main(void)
 	test_cancel();
 	test_hostile();
 	test_long_list();
+	test_dear_list();
+	test_descriptors();
+	test_silence();
+	test_no_end();
 	test_no_fds();
 	test_many();
 	after = dup(0);
