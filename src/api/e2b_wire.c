@@ -211,12 +211,12 @@ int e2b_env_data(struct buf *out, enum op_stream s, const void *p, size_t n)
 }
 
 static const struct { int code; const char *word; } code_words[] = {
-	{ ENOENT, "not_found" }, { ESRCH, "not_found" }, { ENXIO, "not_found" },
+	{ ENOENT, "not_found" }, { ENOPKG, "not_found" }, { ESRCH, "not_found" }, { ENXIO, "not_found" },
 	{ EEXIST, "already_exists" },
 	{ EINVAL, "invalid_argument" }, { ENOTDIR, "invalid_argument" }, { EISDIR, "invalid_argument" },
 	{ ENAMETOOLONG, "invalid_argument" }, { E2BIG, "invalid_argument" }, { ERANGE, "invalid_argument" },
 	{ ELOOP, "invalid_argument" }, { EBADMSG, "invalid_argument" }, { EPROTO, "invalid_argument" },
-	{ EACCES, "permission_denied" }, { EPERM, "permission_denied" }, { EROFS, "permission_denied" },
+	{ EACCES, "permission_denied" }, { EPERM, "permission_denied" }, { ENOEXEC, "permission_denied" }, { EROFS, "permission_denied" },
 	{ EMSGSIZE, "resource_exhausted" }, { EAGAIN, "resource_exhausted" }, { ENOSPC, "resource_exhausted" },
 	{ EDQUOT, "resource_exhausted" }, { EFBIG, "resource_exhausted" }, { ENOMEM, "resource_exhausted" },
 	{ EMFILE, "resource_exhausted" }, { ENFILE, "resource_exhausted" },

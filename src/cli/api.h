@@ -4,7 +4,7 @@
 #include "core/json.h"
 /* api -- bureau-cli: the words that talk to a running server. One function a word, in api_words.c's table; all of them get the
  * options already read. */
-enum { API_OK, API_FAILED, API_USAGE, API_MISSING, API_REFUSED, API_UNREACHABLE, API_OURS = 125 };
+enum { API_OK, API_FAILED, API_USAGE, API_MISSING, API_REFUSED, API_UNREACHABLE, API_OURS = 125, API_CANT_RUN, API_NO_PROGRAM };
 
 struct api_opts {
 	const char *server, *state, *template, *net, *user, *cwd, *life, *only;

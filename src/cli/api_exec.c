@@ -264,7 +264,7 @@ int api_sandbox_exec(struct api *a)
 		print_json(&s);
 	if (s.err.code) {
 		api_fail(&s.err);
-		return s.code ? s.code : API_OURS;
+		return s.code ? s.code : s.err.code == ENOPKG ? API_NO_PROGRAM : s.err.code == ENOEXEC ? API_CANT_RUN : API_OURS;
 	}
 	return s.code;
 }

@@ -21,7 +21,8 @@ static const struct api_word words[] = {
 		"  bureau sandbox exec -i ID -- tar -x < files.tar       its stdin is yours\n"
 		"  bureau sandbox exec -it ID -- bash                    a terminal\n"
 		"--json prints one object when it has ended: exit_code, how, stdout, stderr (16 MiB of each at most).\n"
-		"The exit code is the program's; 128+N when signal N ended it, 124 after --timeout, 125 when Bureau itself failed.\n" },
+		"The exit code is the program's; 128+N when signal N ended it, 124 after --timeout, 127 no such program, 126 it can't be run,\n"
+		"125 when Bureau itself failed. A command, its arguments and variables have 64 KiB together: pass more by stdin or as a file.\n" },
 	{ "sandbox", "cp", "FROM TO", 2, 2, " user json ", true, api_sandbox_cp, "copy files and folders in and out",
 		"  bureau sandbox cp report.csv ID:/home/user/           into it\n"
 		"  bureau sandbox cp ID:out ./results                    a folder, with all that is in it\n"

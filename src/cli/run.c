@@ -114,6 +114,12 @@ static void ask_create(struct run *r)
 	}
 }
 
+static void too_long(struct err *e)
+{
+	err_set(e, E2BIG, "the command, its arguments and its variables are too long: %d bytes together, %d arguments at most", MSG_MAX, GUEST_ARGS);
+	err_hint(e, "pass much by stdin, or as a file: --mount FILE:/tmp/FILE:ro");
+}
+
 static void ask_start(struct run *r)
 {
 	const struct run_options *o = &r->o;
@@ -121,6 +127,10 @@ static void ask_start(struct run *r)
 	struct err e;
 	int code;
 
+	if (o->nargs > GUEST_ARGS) {
+		too_long(&e);
+		fail(r, &e, CLI_OURS);
+	}
 	msg_writer_init(&w, r->mem, sizeof r->mem, G_START, ASK_START);
 	msg_put_u32(&w, GS_END_COMPUTER | (r->tty.on ? GS_PTY : GS_FDS));
 	msg_put_str(&w, o->cmd);
@@ -137,8 +147,10 @@ static void ask_start(struct run *r)
 		msg_put_fd(&w, i);
 	code = send_all(r->guest, &w);
 	if (code < 0) {
-		err_set(&e, -code, code == -EINVAL ? "the command and its environment are longer than %d bytes" : "start '%.*s': the sandbox is gone",
-			code == -EINVAL ? MSG_MAX : 100, o->cmd);
+		if (code == -EINVAL)
+			too_long(&e);
+		else
+			err_set(&e, -code, "start '%.100s': the sandbox is gone", o->cmd);
 		fail(r, &e, CLI_OURS);
 	}
 	if (o->timeout_ms) {    /* the guest keeps the time; if it doesn't answer for it, we do */
@@ -458,9 +470,9 @@ static void on_start_error(struct run *r, struct msg_reader *m)
 	str_copy(e.msg, sizeof e.msg, msg_get_str(m, 1024));
 	if (m->bad || !e.msg[0])
 		err_set(&e, e.code, "start '%.200s': refused", r->o.cmd);
-	if (e.code == ENOENT && !r->o.workdir && str_eq(r->o.template_name, "host"))
+	if (e.code == ENOPKG && str_eq(r->o.template_name, "host"))
 		err_hint(&e, "the sandbox sees this machine's /usr, and nothing of your home or of /usr/local's links to elsewhere");
-	fail(r, &e, r->o.workdir && str_starts(e.msg, "cwd ") ? CLI_OURS : e.code == ENOENT ? CLI_NOT_FOUND : e.code == EACCES || e.code == ENOEXEC || e.code == EPERM ? CLI_CANT_RUN : CLI_OURS);
+	fail(r, &e, e.code == ENOPKG ? CLI_NOT_FOUND : e.code == ENOEXEC ? CLI_CANT_RUN : CLI_OURS);
 }
 
 static void on_input_answer(struct run *r, struct msg_reader *m)

@@ -184,12 +184,15 @@ static void status_error(struct client_call *k)
 {
 	AUTO_JSON json_t *v = NULL;
 	json_t *in = NULL;
-	const char *msg = NULL, *hint = NULL;
+	const char *msg = NULL, *hint = NULL, *word = "";
 	int code = errno_of_status(k->status);
 
 	if (k->answer.len && js_parse(buf_at(&k->answer), k->answer.len, &v, NULL) == 0 && js_get_obj(v, "error", &in, NULL) == 1) {
 		js_get_str(in, "message", &msg, NULL);
 		js_get_str(in, "hint", &hint, NULL);
+		js_get_str(in, "code", &word, NULL);
+		/* of a program, not of the sandbox or the key */
+		code = str_eq(word, "no_program") ? ENOPKG : str_eq(word, "not_executable") ? ENOEXEC : code;
 	}
 	if (msg)
 		err_set(&k->err, code, "%s", msg);

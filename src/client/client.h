@@ -9,7 +9,7 @@
  *
  * Every call ends in exactly one done(), from the loop and never inside the function that started it, unless it's
  * cancelled. Failures are told apart by errno: ENOENT (404), EACCES (401, 403), EAGAIN (429, 503; retry_ms says when),
- * EINVAL (400), EBUSY (409), ECONNREFUSED (nobody answers), EPIPE (the connection broke and the outcome isn't known).
+ * EINVAL (400), EBUSY (409), ENOPKG and ENOEXEC (there is no such program; it can't be run), ECONNREFUSED (nobody answers), EPIPE (the connection broke and the outcome isn't known).
  *
  * Retries, with jitter and honouring Retry-After, while patience lasts: a refused connection and 429/503 always (nothing
  * was done); a connection that broke only for calls that may be repeated (GET, DELETE, whole files). */

@@ -157,9 +157,11 @@ static int explain(const struct birth *b, struct err *e)
 			return err_set(e, ENOENT, "cwd '%.200s' does not exist", s->cwd ? s->cwd : ".");
 		return err_set(e, b->code, "cwd '%.200s': %s", s->cwd ? s->cwd : ".", strerror(b->code));
 	case STEP_EXEC:
+		/* codes of its own: a caller tells the program from the folder, the user and the computer by them */
 		if (b->code == ENOENT)
-			return err_set(e, ENOENT, "no program '%.200s'", s->cmd);
-		return err_set(e, b->code, "start '%.200s': %s", s->cmd, strerror(b->code));
+			return err_set(e, ENOPKG, "no program '%.200s'", s->cmd);
+		return err_set(e, b->code == EACCES || b->code == EPERM || b->code == ENOTDIR || b->code == ELOOP ? ENOEXEC : b->code,
+			"start '%.200s': %s", s->cmd, strerror(b->code));
 	case STEP_USER:
 		return err_set(e, EACCES, "become user '%s': %s", s->user->name, strerror(b->code));
 	case STEP_TTY:

@@ -313,7 +313,7 @@ static int on_message(struct client *c)
 	case S_FAILED:
 		a = msg_get_u32(&r);
 		fprintf(stderr, "sudo: %s\n", msg_get_str(&r, 1000));
-		code = a == ENOENT ? 127 : 1;
+		code = a == ENOPKG ? 127 : a == ENOEXEC ? 126 : 1;
 		break;
 	case S_STOPPED:
 		msg_get_u32(&r);

@@ -9,6 +9,8 @@
 
 #define STR_MAX 65536
 #define LIST_MAX 4096
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
 
 static const struct op_arg *find_arg(const struct op_arg *args, size_t n, const char *name)
 {
@@ -58,6 +60,11 @@ static int is_word(const struct op_arg *a, const json_t *v, struct err *e)
 	return err_set(e, EINVAL, "'%s' must be one of: %s", a->name, buf_at(&all));
 }
 
+static const char *string_fault(int code)
+{
+	return code == E2BIG ? "is longer than " TEXT(STR_MAX) " bytes" : "must be a string without NUL";
+}
+
 static int is_strings(const struct op_arg *a, const json_t *v, bool map, struct err *e)
 {
 	size_t n = map ? json_object_size(v) : json_array_size(v), i;
@@ -70,13 +77,13 @@ static int is_strings(const struct op_arg *a, const json_t *v, bool map, struct 
 		return err_set(e, E2BIG, "'%s' has more than %d members", a->name, LIST_MAX);
 	if (map) {
 		json_object_foreach((json_t *)(uintptr_t)v, key, it)
-			if (is_str(a, it, NULL) < 0)
-				return err_set(e, EINVAL, "'%s': '%.80s' must be a string of at most %d bytes without NUL", a->name, key, STR_MAX);
+			if (is_str(a, it, e) < 0)
+				return err_set(e, e->code, "'%s': '%.80s' %s", a->name, key, string_fault(e->code));
 		return 0;
 	}
 	json_array_foreach(v, i, it)
-		if (is_str(a, it, NULL) < 0)
-			return err_set(e, EINVAL, "'%s': item %zu must be a string of at most %d bytes without NUL", a->name, i + 1, STR_MAX);
+		if (is_str(a, it, e) < 0)
+			return err_set(e, e->code, "'%s': item %zu %s", a->name, i + 1, string_fault(e->code));
 	return 0;
 }
 

@@ -125,6 +125,7 @@ void op_process_start(struct op_call *c)
 		.window = c->window, .timeout_ms = (uint64_t)arg_int(c, "timeout_ms", 0) };
 	struct guest *g = op_guest(c);
 	struct err e;
+	int r;
 
 	if (!g)
 		return;
@@ -133,7 +134,12 @@ void op_process_start(struct op_call *c)
 		return;
 	}
 	c->gc.on = on_stream;
-	op_sent(c, guest_start(g, &c->gc, &a, &e), &e);
+	r = guest_start(g, &c->gc, &a, &e);
+	if (r == -E2BIG) {
+		err_set(&e, E2BIG, "the command, its arguments and its variables are too long: %d bytes together", MSG_MAX);
+		err_hint(&e, "pass much by stdin, or as a file");
+	}
+	op_sent(c, r, &e);
 }
 
 void op_process_connect(struct op_call *c)

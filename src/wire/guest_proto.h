@@ -42,7 +42,7 @@ enum guest_type {
 	                     whole process group gets SIGKILL) → u32 pid.
 	                     cmd is looked up in PATH when it has no '/'. With GS_FDS three descriptors come along: 0, 1, 2 of the program.
 	                     Environment: PATH HOME USER LOGNAME SHELL (TERM with a PTY), then global envs, then envs: later wins.
-	                     ENOENT cwd or program, EACCES user or program, EAGAIN pid limit, E2BIG. The program leads a session and process group of its own. */
+	                     ENOENT cwd, ENOPKG no such program, ENOEXEC it can't be run, EACCES user, EAGAIN pid limit, E2BIG. The program leads a session and process group of its own. */
 	G_ATTACH,         /* u32 pid (0 = by tag), str tag, u64 from (byte offset; 0 = all that is kept, UINT64_MAX = live only), u32 window
 	                     → u32 pid, u32 flags, str cmd, str… args, str cwd, str tag. Ended programs can be attached to: kept output, then G_EXIT. ESRCH: unknown. */
 	G_DETACH,         /* u32 id of the stream → nothing; no event of that stream comes after the G_OK */

@@ -117,8 +117,8 @@ class Box:
 
 
 class Fail(Exception):
-	def __init__(self, status, message):
-		self.status, self.message = status, message
+	def __init__(self, status, message, code="x"):
+		self.status, self.message, self.code = status, message, code
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -171,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
 				raise Fail(401, "the key is wrong")
 			self.route(self.command, [unquote(p) for p in path.strip("/").split("/")][1:], self.args())
 		except Fail as e:
-			self.answer(e.status, json.dumps({"error": {"code": "x", "message": e.message, "hint": ""}}).encode(), headers=[("Retry-After", "0")] if e.status in (429, 503) else [])
+			self.answer(e.status, json.dumps({"error": {"code": e.code, "message": e.message, "hint": ""}}).encode(), headers=[("Retry-After", "0")] if e.status in (429, 503) else [])
 		except FileNotFoundError as e:
 			self.answer(404, json.dumps({"error": {"code": "not_found", "message": "no such file: %s" % e.filename, "hint": ""}}).encode())
 		except (BrokenPipeError, ConnectionResetError):
@@ -248,7 +248,7 @@ class Handler(BaseHTTPRequestHandler):
 		try:
 			proc = Proc(box, a)
 		except FileNotFoundError:
-			raise Fail(404, "start '%s': no such program" % a["cmd"])
+			raise Fail(404, "start '%s': no such program" % a["cmd"], "no_program")
 		box.procs.append(proc)
 		if fault("drop_start"):
 			return self.drop()

@@ -36,13 +36,13 @@ static void refused(void)
 {
 	struct lab_stream *s = lab_run(&l, &(struct lab_prog){ .cmd = "no-such-program" });
 
-	ok(s->failed && s->code == ENOENT, "%s", s->msg);
+	ok(s->failed && s->code == ENOPKG, "%s", s->msg);
 	s = lab_run(&l, &(struct lab_prog){ .cmd = "true", .cwd = "/nowhere" });
 	ok(s->failed && s->code == ENOENT && strstr(s->msg, "cwd '/nowhere' does not exist"), "%s", s->msg);
 	s = lab_run(&l, &(struct lab_prog){ .cmd = "true", .user = "nobody-here" });
 	ok(s->failed && s->code == EACCES, "%s", s->msg);
 	s = lab_run(&l, &(struct lab_prog){ .cmd = "/etc/passwd" });
-	ok(s->failed && s->code == EACCES, "%s", s->msg);
+	ok(s->failed && s->code == ENOEXEC, "%s", s->msg);
 	s = lab_run(&l, &(struct lab_prog){ .cmd = "true", .flags = 0x8000 });
 	ok(s->failed && s->code == EINVAL, "%s", s->msg);
 	s = lab_run(&l, &(struct lab_prog){ .cmd = "" });
