@@ -26,6 +26,14 @@ int64_t clock_wall_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+int64_t clock_boot_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 /* Years 0000..9999 are all that RFC 3339 can say. */
 #define WALL_MIN (-62167219200000LL)
 #define WALL_MAX 253402300799999LL

@@ -144,7 +144,7 @@ static void deadline_arm(struct guest *g)
 	loop_disarm(g->loop, &g->deadline_timer);
 	if (!g->deadline)
 		return;
-	left = g->deadline > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)g->deadline + GUEST_GRACE_MS - clock_wall_ms();
+	left = g->deadline > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)g->deadline + GUEST_GRACE_MS - clock_boot_ms();
 	loop_arm(g->loop, &g->deadline_timer, left > 0 ? left : 0);
 }
 
@@ -152,8 +152,8 @@ static void deadline_fired(struct timer *t)
 {
 	struct guest *g = container_of(t, struct guest, deadline_timer);
 
-	if (clock_wall_ms() < (int64_t)g->deadline + GUEST_GRACE_MS) {
-		deadline_arm(g);        /* the clocks went apart */
+	if (clock_boot_ms() < (int64_t)g->deadline + GUEST_GRACE_MS) {
+		deadline_arm(g);        /* it was moved, or is further away than a timer reaches */
 	} else if (!g->last_chance) {
 		g->last_chance = true;
 		loop_arm(g->loop, t, LAST_CHANCE_MS);

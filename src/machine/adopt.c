@@ -50,6 +50,7 @@ static void on_hello(struct guest_call *k, const struct guest_msg *m, const stru
 	}
 	c->up = loop_now(c->ms->o.loop);
 	loop_disarm(c->ms->o.loop, &c->watch);
+	lifetime_tell(c);                /* the wall clock may have been set since it was told */
 }
 
 static void on_silent(struct timer *t)
@@ -170,7 +171,7 @@ static void lost(struct computer *c)
 		boot -= up.tv_sec * 1000LL;
 	if (c->row.started && c->row.started < boot)
 		machine_end(c, "host_restart", "the host was restarted", "", NULL);
-	else if (c->row.ends && c->row.ends <= clock_wall_ms())
+	else if (lifetime_over(c))
 		machine_end(c, "timeout", "its time was over", "", NULL);
 	else
 		machine_end(c, "crash", "it ended while the server wasn't looking", "", NULL);
@@ -230,7 +231,7 @@ void adopt_exited(void *ctx, const struct keeper_exit *x)
 		return;
 	if (x->how == 1 && x->oom > c->oom_seen)
 		life_gone(c, "oom", "it used more memory than its limit, and its PID 1 was ended by the kernel");
-	else if (c->row.ends && c->row.ends <= clock_wall_ms())
+	else if (lifetime_over(c))
 		life_gone(c, "timeout", "its time was over");
 	else {
 		snprintf(text, sizeof text, "its PID 1 %s %u", x->how == 1 ? "was ended by signal" : "ended with code", x->code);
@@ -252,6 +253,7 @@ static bool take_row(void *ctx, const struct store_sandbox *row)
 		return false;
 	slot_use(ms, row->slot);
 	c->row = *row;
+	lifetime_set(c, row->ends);
 	c->row.token[0] = '\0';
 	c->metadata = row->metadata ? strdup(row->metadata) : NULL;
 	c->row.metadata = c->metadata;
@@ -262,7 +264,7 @@ static bool take_row(void *ctx, const struct store_sandbox *row)
 		computer_move(c, ME_MADE);
 		if (str_eq(row->state, state_name(MS_PAUSED)))
 			computer_move(c, ME_PAUSE);
-		life_arm(c);
+		lifetime_arm(c);
 	}
 	return true;
 }

@@ -69,7 +69,7 @@ static void made(struct computer *c)
 		return;
 	}
 	c->told = true;
-	life_arm(c);
+	lifetime_arm(c);
 	answer_waits(c, NULL);
 	pool_wake(c->ms);
 }
@@ -114,7 +114,7 @@ static int configure(struct computer *c, struct err *e)
 	c->waits_for |= ST_CONFIGURE;
 	if (c->pooled)
 		return guest_hello(c->guest, &c->gc, e);
-	return guest_configure(c->guest, &c->gc, c->row.id, HOSTNAME, (const char *const *)c->envs, c->nenvs, c->row.ends, e);
+	return guest_configure(c->guest, &c->gc, c->row.id, HOSTNAME, (const char *const *)c->envs, c->nenvs, c->due, e);
 }
 
 void life_link(struct computer *c, int fd)
@@ -281,7 +281,7 @@ static int fill_row(struct computer *c, const struct machine_create *a, const ch
 	c->notice = notice;
 	c->row.secure = a->secure;
 	c->row.started = clock_wall_ms();
-	c->row.ends = a->ends;
+	lifetime_set(c, a->ends);
 	str_copy(c->row.state, sizeof c->row.state, state_name(c->state));
 	if (copy_request(c, a) < 0)
 		return -ENOMEM;
@@ -391,53 +391,6 @@ void machine_wait_cancel(struct machine_wait *w)
 		if (!c->told && (c->state == MS_CREATING || c->state == MS_RUNNING))
 			machine_end(c, "killed", "whoever asked for it went away", "server", NULL);
 	}
-}
-
-/* ---- its time ---- */
-
-static void on_deadline(struct timer *t)
-{
-	struct computer *c = container_of(t, struct computer, deadline);
-
-	if (c->row.ends > clock_wall_ms())
-		life_arm(c);
-	else
-		machine_end(c, "timeout", "its time was over", "server", NULL);
-}
-
-void life_arm(struct computer *c)
-{
-	struct loop *l = c->ms->o.loop;
-	int64_t left = c->row.ends - clock_wall_ms();
-
-	if (!c->row.ends) {
-		loop_disarm(l, &c->deadline);
-		return;
-	}
-	c->deadline.fire = on_deadline;
-	/* a clock that is set while we wait is noticed within the hour */
-	loop_arm(l, &c->deadline, left < 0 ? 0 : left > 3600 * 1000 ? 3600 * 1000 : left);
-}
-
-static void on_deadline_set(struct guest_call *k, const struct guest_msg *m, const struct err *e)
-{
-}
-
-int machine_set_ends(struct computer *c, int64_t ends, struct err *e)
-{
-	struct err mine;
-	int r = store_set_ends(c->ms->o.store, c->row.id, ends, e);
-
-	if (r < 0)
-		return r;
-	c->row.ends = ends;
-	if (c->state != MS_CREATING)
-		life_arm(c);
-	guest_cancel(&c->gc_deadline);
-	c->gc_deadline.on = on_deadline_set;
-	if (c->guest)
-		guest_deadline(c->guest, &c->gc_deadline, ends, &mine);
-	return 0;
 }
 
 /* ---- its network ---- */

@@ -5,7 +5,7 @@
 #include "machine/door.h"
 #include "machine/machine.h"
 /* Files: machines.c (the set of them, status), life.c (one's way through the states), adopt.c (keeper and guests come back),
- * pool.c (ready ones), template.c. */
+ * lifetime.c (when it ends by itself), pool.c (ready ones), template.c. */
 
 #define HOSTNAME "sandbox"
 #define POOL_KINDS 8
@@ -39,6 +39,7 @@ struct computer {
 	struct timer deadline, watch, net_timer;
 	int tries, net_tries, kill_tries;
 	int64_t up, down;            /* loop time: its PID 1 said hello; its link was lost first (0 = not, or that is long over) */
+	int64_t due;                 /* CLOCK_BOOTTIME ms; 0 = never */
 	struct list node;            /* in ms->all */
 	struct list waits;           /* for being made */
 	struct list kill_waits;
@@ -73,6 +74,7 @@ struct machines {
 	struct timer refill, prune, ready_timer;
 	bool ready, heard, stopping, ending;
 	int64_t started, busy_at;
+	struct source clock;         /* lifetime.c: tells when the wall clock is set */
 };
 
 /* machines.c */
@@ -88,10 +90,18 @@ int computer_set_token(struct computer *c, const char *token);
 void life_make(struct computer *c, const char *template, uint8_t net, const struct store_limits *l);
 void life_gone(struct computer *c, const char *why, const char *text);
 void life_link(struct computer *c, int fd);
-void life_arm(struct computer *c);
 void life_net(struct computer *c);                       /* open it at the door when both are there */
 void life_net_opened(struct computer *c, const struct err *e);
 void life_clear_envs(struct computer *c);
+
+/* lifetime.c */
+void lifetime_set(struct computer *c, int64_t ends);     /* wall ms; 0 = never */
+void lifetime_arm(struct computer *c);                   /* from here on it's ended when its time is over */
+bool lifetime_over(const struct computer *c);
+void lifetime_tell(struct computer *c);                  /* its guest */
+void lifetime_clock_set(struct machines *ms);
+int lifetime_watch(struct machines *ms, struct err *e);
+void lifetime_unwatch(struct machines *ms);
 
 /* pool.c */
 struct computer *pool_take(struct machines *ms, const char *template, uint8_t net);

@@ -327,6 +327,7 @@ int machines_create(const struct machines_opts *o, struct machines **ret, struct
 		return err_set(e, ENOMEM, "computers: no memory");
 	ms->o = *o;
 	ms->run_fd = -1;
+	ms->clock.fd = -1;
 	ms->started = clock_mono_ms();
 	list_init(&ms->all);
 	ms->refill.fire = pool_fire;
@@ -343,6 +344,8 @@ int machines_create(const struct machines_opts *o, struct machines **ret, struct
 	}
 	if (r == 0)
 		r = adopt_rows(ms, e);
+	if (r == 0)
+		r = lifetime_watch(ms, e);
 	if (r == 0)
 		r = keeper_open(o->loop, ms->run_dir, o->keeper_name, &keeper_events, ms, &ms->keeper, e);
 	if (r == 0 && o->spawn_door)
@@ -389,6 +392,7 @@ void machines_free(struct machines *ms)
 	loop_disarm(ms->o.loop, &ms->refill);
 	loop_disarm(ms->o.loop, &ms->prune);
 	loop_disarm(ms->o.loop, &ms->ready_timer);
+	lifetime_unwatch(ms);
 	map_free(ms->by_id);
 	map_free(ms->by_token);
 	fd_drop(&ms->run_fd);

@@ -18,7 +18,7 @@
  * Paths: "" = the user's home; relative = below the home; "~", "~/x" = the home. Replies give the absolute path.
  * Fields below are in order; "…" after a type is a list. */
 
-#define GUEST_VERSION 1
+#define GUEST_VERSION 2
 #define GUEST_LISTEN_FD 3
 #define GUEST_CONN_FD 4            /* a connected socket, or closed */
 #define GUEST_CONNS 64
@@ -33,7 +33,7 @@
 enum guest_type {
 	/* requests: fields → fields of G_OK */
 	G_HELLO = 1,      /* u32 version → u32 version, str computer id (as CONFIGUREd, or ""), u32 running programs, u64 ms since start */
-	G_CONFIGURE,      /* str computer id, str hostname, str… global envs "K=V", u64 deadline (wall ms, 0 = none: the guest ends itself
+	G_CONFIGURE,      /* str computer id, str hostname, str… global envs "K=V", u64 deadline (CLOCK_BOOTTIME ms, 0 = none: the guest ends itself
 	                     GUEST_GRACE_MS after it if nobody moved it, so a computer never outlives a server that went away for good) → nothing.
 	                     May be repeated: replaces all. /etc/hostname and /etc/hosts are rewritten when the hostname changes. */
 	G_DEADLINE,       /* u64 deadline → nothing */
