@@ -1,8 +1,7 @@
 /* perfclient -- a client at C speed for the benchmarks: blocking sockets, one thread a connection, JSON lines of results.
  *
- *   perfclient floor N PROGRAM [ARG…]   fork + exec + wait, and fork + exec + first byte of output, in microseconds
- *   perfclient first URL KEY N          create, exec echo, first byte of output seen, kill
- *   perfclient exec URL KEY N           exec of true in one running sandbox
+ *   perfclient first URL KEY N          create, exec echo, first byte of output seen, kill; in turn with fork + exec of echo, first byte
+ *   perfclient exec URL KEY N           exec of true in one running sandbox; in turn with fork + exec + wait of true
  *   perfclient burst URL KEY N          N creates at once: each one's latency
  *   perfclient rate URL KEY SECONDS C   sandboxes created, used and killed per second over C connections
  *   perfclient idle URL KEY N           N idle sandboxes: create latency along the way, then waits for a line on stdin, then kills
@@ -169,78 +168,88 @@ static void print_samples(const char *name, double *v, size_t n, bool sorted)
 	printf("]");
 }
 
-static int do_floor(int n, char **argv)
+/* fork + exec of the program: microseconds until its end, and until its first byte of output (0: it wrote none). */
+static double floor_once(char *const *argv, double *ret_first)
 {
-	double *done = calloc((size_t)n, sizeof *done), *first = calloc((size_t)n, sizeof *first);
-	for (int i = 0; i < n; i++) {
-		int p[2];
-		char b;
-		if (pipe(p) < 0)
-			die("pipe");
-		double t = now_us();
-		pid_t pid = fork();
-		if (pid == 0) {
-			dup2(p[1], 1);
-			close(p[0]);
-			close(p[1]);
-			execv(argv[0], argv);
-			_exit(127);
-		}
-		close(p[1]);
-		ssize_t r = read(p[0], &b, 1);
-		first[i] = r == 1 ? now_us() - t : 0;
-		int st;
-		if (waitpid(pid, &st, 0) < 0 || st)
-			die("floor program failed");
-		done[i] = now_us() - t;
+	int p[2], st;
+	char b;
+	if (pipe(p) < 0)
+		die("pipe");
+	double t = now_us();
+	pid_t pid = fork();
+	if (pid == 0) {
+		dup2(p[1], 1);
 		close(p[0]);
+		close(p[1]);
+		execv(argv[0], argv);
+		_exit(127);
 	}
-	printf("{");
-	print_samples("done", done, (size_t)n, true);
-	printf(",");
-	print_samples("first", first, (size_t)n, true);
-	printf("}\n");
-	return 0;
+	close(p[1]);
+	ssize_t r = read(p[0], &b, 1);
+	*ret_first = r == 1 ? now_us() - t : 0;
+	if (waitpid(pid, &st, 0) < 0 || st)
+		die("floor program failed");
+	double done = now_us() - t;
+	close(p[0]);
+	return done;
+}
+
+/* A pool refills meanwhile: this is about latency, `rate` is about throughput. The floor rests as long as we do: after a rest
+ * caches are cold and cores asleep for both. */
+static void rest(void)
+{
+	usleep(60000);
 }
 
 static int do_first(int n)
 {
+	static char *const echo[] = { "/bin/echo", "hi", NULL };
 	struct conn c;
 	char id[64];
-	double *made = calloc((size_t)n, sizeof *made), *first = calloc((size_t)n, sizeof *first);
+	double *made = calloc((size_t)n, sizeof *made), *first = calloc((size_t)n, sizeof *first), *floor = calloc((size_t)n, sizeof *floor);
 	conn_open(&c);
 	for (int i = 0; i < n; i++) {
+		rest();
+		floor_once(echo, &floor[i]);
+		rest();
 		double t = now_us();
 		create(&c, id);
 		made[i] = now_us() - t;
 		first[i] = run(&c, id, "{\"cmd\":\"/bin/echo\",\"args\":[\"hi\"]}") - t;
 		kill_sandbox(&c, id);
-		usleep(60000); /* a pool refills meanwhile: this is about latency, `rate` is about throughput */
 	}
 	printf("{");
 	print_samples("create", made, (size_t)n, true);
 	printf(",");
 	print_samples("first", first, (size_t)n, true);
+	printf(",");
+	print_samples("floor", floor, (size_t)n, true);
 	printf("}\n");
 	return 0;
 }
 
 static int do_exec(int n)
 {
+	static char *const yes[] = { "/bin/true", NULL };
 	struct conn c;
 	char id[64];
-	double *us = calloc((size_t)n, sizeof *us);
+	double *us = calloc((size_t)n, sizeof *us), *floor = calloc((size_t)n, sizeof *floor), none;
 	conn_open(&c);
 	create(&c, id);
 	for (int i = -5; i < n; i++) {
+		double f = floor_once(yes, &none);
 		double t = now_us();
 		run(&c, id, "{\"cmd\":\"/bin/true\"}");
-		if (i >= 0)
+		if (i >= 0) {
 			us[i] = now_us() - t;
+			floor[i] = f;
+		}
 	}
 	kill_sandbox(&c, id);
 	printf("{");
 	print_samples("us", us, (size_t)n, true);
+	printf(",");
+	print_samples("floor", floor, (size_t)n, true);
 	printf("}\n");
 	return 0;
 }
@@ -336,10 +345,8 @@ static int do_idle(int n)
 int main(int argc, char **argv)
 {
 	unsigned port;
-	if (argc >= 4 && !strcmp(argv[1], "floor"))
-		return do_floor(atoi(argv[2]), argv + 3);
 	if (argc < 5 || sscanf(argv[2], "http://127.0.0.1:%u", &port) != 1) {
-		fprintf(stderr, "usage: perfclient floor N PROGRAM… | first|exec|burst|idle URL KEY N | rate URL KEY SECONDS CONNS | cycles URL KEY N CONNS\n");
+		fprintf(stderr, "usage: perfclient first|exec|burst|idle URL KEY N | rate URL KEY SECONDS CONNS | cycles URL KEY N CONNS\n");
 		return 2;
 	}
 	server = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
