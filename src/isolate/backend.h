@@ -33,7 +33,7 @@ struct box_spec {
 	int listen_fd;           /* the guest's listening socket; -1 = made by the child, where nobody can reach it */
 	int conn_fd;             /* the guest's end of the first connection */
 	bool die_with_us;        /* the kernel ends it when this process ends */
-	/* Called once the child exists and before it may go on: what it returns (< 0) ends the start. May be NULL. */
+	/* Called once the child exists and before it may run anything of the computer: what it returns (< 0) ends the start. May be NULL. */
 	int (*born)(void *ctx, const struct box *b, struct err *e);
 	void *ctx;
 };

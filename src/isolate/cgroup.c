@@ -274,56 +274,73 @@ static bool needed(const struct cgroup_host *h, enum cgroup_tree t, const struct
 	switch (t) {
 	case CG_MEMORY: return !h->memory2 && (h->all || l->memory);
 	case CG_CPU: return !h->cpu2 && (h->all || l->cpu);
-	case CG_CPUACCT: return h->all;
+	case CG_CPUACCT: return h->all && h->fd[CG_V2] < 0;     /* v2 counts time without a controller */
 	case CG_PIDS: return !h->pids2 && (h->all || l->pids);
 	case CG_FREEZER: return h->all && h->fd[CG_V2] < 0;
 	default: return h->all || l->memory || l->cpu || l->pids;
 	}
 }
 
-int groups_make(const struct cgroup_host *h, const char *id, const struct box_limits *l, struct box_groups *g, int *ret_v2,
-	uint32_t *unenforced, struct err *e)
+static int make(const struct cgroup_host *h, const char *id, enum cgroup_tree t, const struct box_limits *l, struct box_groups *g, struct err *e)
 {
-	*ret_v2 = -1;
-	for (int t = 0; t < CG_TREES; t++) {
-		g->made[t] = false;
-		if (h->fd[t] < 0 || !needed(h, (enum cgroup_tree)t, l))
-			continue;
-		if (mkdirat(h->fd[t], id, 0755) < 0 && errno != EEXIST) {
-			err_sys(e, "make the control group of computer '%s'", id);
-			groups_remove(h, id, g);
-			return -e->code;
-		}
-		g->made[t] = true;
-	}
-	groups_limit(h, id, g, l, unenforced);
-	if (g->made[CG_V2])
-		*ret_v2 = openat(h->fd[CG_V2], id, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (h->fd[t] < 0 || !needed(h, t, l))
+		return 0;
+	if (mkdirat(h->fd[t], id, 0755) < 0 && errno != EEXIST)
+		return err_sys(e, "make the control group of computer '%s'", id);
+	g->made[t] = true;
 	return 0;
 }
 
-static int enter(const struct cgroup_host *h, const char *id, enum cgroup_tree t, const char *file, const char *who, struct err *e)
+int groups_make_v2(const struct cgroup_host *h, const char *id, const struct box_limits *l, struct box_groups *g, int *ret_v2, struct err *e)
 {
-	int r = write_in(h->fd[t], id, file, who);
+	int r;
 
-	return r < 0 ? err_set(e, -r, "put computer '%s' into its control group: %s", id, strerror(-r)) : 0;
+	*g = (struct box_groups){ .made = { false } };
+	*ret_v2 = -1;
+	r = make(h, id, CG_V2, l, g, e);
+	if (r == 0 && g->made[CG_V2])
+		*ret_v2 = openat(h->fd[CG_V2], id, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return r;
+}
+
+int groups_make(const struct cgroup_host *h, const char *id, const struct box_limits *l, struct box_groups *g, uint32_t *unenforced, struct err *e)
+{
+	int r = 0;
+
+	for (int t = CG_MEMORY; t < CG_TREES && r == 0; t++)
+		r = make(h, id, (enum cgroup_tree)t, l, g, e);
+	return r < 0 ? r : groups_limit(h, id, g, l, unenforced);
 }
 
 int groups_enter_v2(const struct cgroup_host *h, const char *id, const struct box_groups *g, pid_t pid, struct err *e)
 {
 	char text[16];
+	int r;
 
 	snprintf(text, sizeof text, "%d", (int)pid);
-	return g->made[CG_V2] ? enter(h, id, CG_V2, "cgroup.procs", text, e) : 0;
+	r = g->made[CG_V2] ? write_in(h->fd[CG_V2], id, "cgroup.procs", text) : 0;
+	return r < 0 ? err_set(e, -r, "put computer '%s' into its control group: %s", id, strerror(-r)) : 0;
 }
 
-int groups_enter_self(const struct cgroup_host *h, const char *id, const struct box_groups *g, struct err *e)
+int groups_open_v1(const struct cgroup_host *h, const char *id, const struct box_groups *g, int *ret_fds, struct err *e)
 {
-	int r = 0;
+	char path[64];
+	int n = 0;
 
-	for (int t = CG_MEMORY; t < CG_TREES && r == 0; t++)
-		r = g->made[t] ? enter(h, id, t, "tasks", "0", e) : 0;
-	return r;
+	snprintf(path, sizeof path, "%s/tasks", id);
+	for (int t = CG_MEMORY; t < CG_TREES; t++) {
+		if (!g->made[t])
+			continue;
+		ret_fds[n] = openat(h->fd[t], path, O_WRONLY | O_CLOEXEC);
+		if (ret_fds[n] < 0) {
+			err_sys(e, "open the control groups of computer '%s'", id);
+			while (n > 0)
+				close(ret_fds[--n]);
+			return -e->code;
+		}
+		n++;
+	}
+	return n;
 }
 
 /* Writes a limit (or "none") to the tree that has its controller: v2 name and text, or v1 name and text. */

@@ -27,14 +27,14 @@ void cgroup_host_init(struct cgroup_host *h, const char *tag, bool root, bool al
 void cgroup_host_need(struct cgroup_host *h, const struct box_limits *l);
 void cgroup_host_done(struct cgroup_host *h);
 uint32_t cgroup_features(const struct cgroup_host *h);      /* enum box_feature */
-/* Makes id's groups and sets limits; ret_v2 is a descriptor for CLONE_INTO_CGROUP or -1. unenforced gets bits added. */
-int groups_make(const struct cgroup_host *h, const char *id, const struct box_limits *l, struct box_groups *g, int *ret_v2,
-	uint32_t *unenforced, struct err *e);
+/* Makes id's v2 group, where the first process is to begin; ret_v2 is a descriptor for CLONE_INTO_CGROUP or -1. */
+int groups_make_v2(const struct cgroup_host *h, const char *id, const struct box_limits *l, struct box_groups *g, int *ret_v2, struct err *e);
+/* Makes the others and sets the limits of all. unenforced gets bits added. */
+int groups_make(const struct cgroup_host *h, const char *id, const struct box_limits *l, struct box_groups *g, uint32_t *unenforced, struct err *e);
 /* For who isn't in its v2 group by CLONE_INTO_CGROUP. */
 int groups_enter_v2(const struct cgroup_host *h, const char *id, const struct box_groups *g, pid_t pid, struct err *e);
-/* Puts the calling thread, the only one of its process, into id's v1 groups. By itself, since moving another takes a lock for which
- * the kernel first waits until no processor is in a fork or exit: up to milliseconds, and everybody else's forks wait too. */
-int groups_enter_self(const struct cgroup_host *h, const char *id, const struct box_groups *g, struct err *e);
+/* Of each v1 group of id's, the file to write "0" to in order to enter it, whoever one is by then: how many, CG_TREES - 1 at most. */
+int groups_open_v1(const struct cgroup_host *h, const char *id, const struct box_groups *g, int *ret_fds, struct err *e);
 int groups_limit(const struct cgroup_host *h, const char *id, const struct box_groups *g, const struct box_limits *l, uint32_t *unenforced);
 void groups_find(const struct cgroup_host *h, const char *id, struct box_groups *g);   /* after a restart: which exist */
 void groups_count(const struct cgroup_host *h, const char *id, const struct box_groups *g, struct box_counts *ret);

@@ -77,6 +77,11 @@ int isolate_create(const char *guest, const char *tag, const pid_t *living, size
 	h->own_session = getsid(0) == getpid() && !has_terminal();
 	cgroup_host_init(&h->groups, tag ? tag : "run", h->ids == IDS_RANGE, !h->once);
 	etc_scan(h);
+	h->kit_net = -1;
+	if (h->ids == IDS_RANGE && !h->once && kit_make(h, e) < 0) {
+		isolate_free(h);
+		return -e->code;
+	}
 	h->features = cgroup_features(&h->groups) | BOX_OVERLAY | BOX_PIDS;     /* pids: at worst by RLIMIT_NPROC */
 	if (h->ids == IDS_RANGE)
 		h->features |= BOX_ROOT | BOX_IDMAP;

@@ -1,9 +1,10 @@
 /* ns -- the parent's half of the namespaces backend.
  *
- * Theory of operation. start() makes the computer's groups and a socket pair, then clone3 with every namespace at once; the
- * child (ns_child.c) begins at once with what needs nobody. Meanwhile we write its id maps, put it into v1 groups, make the
- * detached idmapped trees that only real root may make, and send them with one byte: 'm' mapped, 'p' plain. The child's answer
- * comes on sync_fd: a report (door sockets with it), then the end of the socket when the exec closed it.
+ * Theory of operation. start() makes the computer's v2 group and a socket pair, then clone3 with every namespace but the
+ * network's; the child (ns_child.c) begins at once with what needs nobody, in particular with that namespace (net_child.c).
+ * Meanwhile we write its id maps, make the detached idmapped trees that only real root may make, and send them: GO_IDS. While it
+ * mounts we make its v1 groups: GO_GROUPS; it enters them itself, last. The child's answer comes on sync_fd: a report (door
+ * sockets with it), then the end of the socket when the exec closed it.
  *
  * We are dumpable only while we clone: a child that isn't has a /proc entry owned by root, where a plain user's keeper couldn't
  * write id maps. Nothing secret is in our memory, and who could use that moment is the same user anyway. */
@@ -92,7 +93,7 @@ static bool overlay_takes_idmapped(void)
 	return uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2 || major > 5 || (major == 5 && minor >= 19);
 }
 
-/* Range mode: the trees only we may make. Returns how many are in fds; *ret_mapped: the base could be idmapped. */
+/* Range mode: the trees only we may make, as hear_go() takes them. Returns how many are in fds; *ret_mapped: the base could be idmapped. */
 static int make_trees(struct isolate *h, const struct box_spec *s, pid_t pid, int *fds, bool *ret_mapped, struct err *e)
 {
 	AUTO_FD int userns = open_userns(pid, e);
@@ -119,13 +120,14 @@ static int make_trees(struct isolate *h, const struct box_spec *s, pid_t pid, in
 		}
 		n++;
 	}
-	return n;
+	fds[n] = kit_sys(h);
+	return fds[n] < 0 ? n : n + 1;
 }
 
-static int send_go(int sync, bool mapped, const int *fds, int n, struct err *e)
+static int send_go(int sync, const struct go *go, const int *fds, int n, struct err *e)
 {
 	union { char mem[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; } ctl = { .mem = { 0 } };
-	struct iovec iov = { mapped ? (char *)"m" : (char *)"p", 1 };
+	struct iovec iov = { (void *)(uintptr_t)go, sizeof *go };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 
 	if (n > 0) {
@@ -142,19 +144,29 @@ static int send_go(int sync, bool mapped, const int *fds, int n, struct err *e)
 	return sendmsg(sync, &m, MSG_NOSIGNAL) < 0 ? err_sys(e, "talk to the computer's first process") : 0;
 }
 
-/* Everything the child can't do, then its go. */
+/* Everything the child can't do. */
 static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bool in_v2, struct err *e)
 {
+	struct go ids = { .kind = GO_IDS }, groups = { .kind = GO_GROUPS };
 	int fds[FDS_MAX], n = 0, r;
-	bool mapped = false;
 
 	if (!in_v2 && (r = groups_enter_v2(&h->groups, s->id, &b->groups, b->pid, e)) < 0)
 		return r;
 	if ((r = write_maps(h, b->pid, s->slot, e)) < 0)
 		return r;
-	if (h->ids == IDS_RANGE && (n = make_trees(h, s, b->pid, fds, &mapped, e)) < 0)
+	if (h->ids == IDS_RANGE && (n = make_trees(h, s, b->pid, fds, &ids.mapped, e)) < 0)
 		return n;
-	r = send_go(b->sync_fd, mapped, fds, n, e);
+	r = send_go(b->sync_fd, &ids, fds, n, e);
+	while (n > 0)
+		close(fds[--n]);
+	if (r < 0 || (r = groups_make(&h->groups, s->id, &s->limits, &b->groups, &b->unenforced, e)) < 0)
+		return r;
+	if (s->born && (r = s->born(s->ctx, b, e)) < 0)
+		return r;
+	if ((n = groups_open_v1(&h->groups, s->id, &b->groups, fds, e)) < 0)
+		return n;
+	groups.unenforced = b->unenforced;
+	r = send_go(b->sync_fd, &groups, fds, n, e);
 	while (n > 0)
 		close(fds[--n]);
 	return r;
@@ -163,7 +175,7 @@ static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bo
 static pid_t clone_child(struct isolate *h, const struct box_spec *s, struct box *b, int v2, int *sync, struct err *e)
 {
 	struct clone_args a = {
-		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWCGROUP | CLONE_PIDFD,
+		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PIDFD,
 		.exit_signal = SIGCHLD,
 		.pidfd = (uint64_t)(uintptr_t)&b->pidfd,
 	};
@@ -176,8 +188,8 @@ static pid_t clone_child(struct isolate *h, const struct box_spec *s, struct box
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 	pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
 	if (pid == 0) {
-		struct child c = { .h = h, .s = s, .groups = &b->groups, .sync = sync[1], .base = -1, .guest = -1, .listen_fd = s->listen_fd, .conn_fd = s->conn_fd,
-			.top = -1, .doors = { -1, -1, -1, -1 }, .unenforced = b->unenforced };
+		struct child c = { .h = h, .s = s, .sync = sync[1], .base = -1, .guest = -1, .sys = -1, .listen_fd = s->listen_fd, .conn_fd = s->conn_fd,
+			.top = -1, .doors = { -1, -1, -1, -1 } };
 
 		close(sync[0]);
 		child_run(&c);
@@ -258,7 +270,7 @@ static int ns_start(struct isolate *h, const struct box_spec *s, struct box *ret
 
 	box_init(ret);
 	cgroup_host_need(&h->groups, &s->limits);
-	r = groups_make(&h->groups, s->id, &s->limits, &ret->groups, &v2, &ret->unenforced, e);
+	r = groups_make_v2(&h->groups, s->id, &s->limits, &ret->groups, &v2, e);
 	if (r < 0)
 		return r;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) < 0) {
@@ -273,7 +285,7 @@ static int ns_start(struct isolate *h, const struct box_spec *s, struct box *ret
 	ret->pid = r;
 	fcntl(ret->sync_fd, F_SETFL, O_NONBLOCK);
 	proc_start_time(ret->pid, &ret->start_time);
-	if ((s->born && s->born(s->ctx, ret, e) < 0) || settle(h, s, ret, v2 >= 0, e) < 0)
+	if (settle(h, s, ret, v2 >= 0, e) < 0)
 		goto fail;
 	return 0;
 fail:

@@ -1,8 +1,9 @@
 /* ns_child -- from clone3 to the guest's first instruction, in the computer's own namespaces.
  *
  * Order matters: what needs our own id outside (opening the caller's folders) comes first; then the parent's word that ids are
- * mapped and its descriptors; then mounts and network, with all capabilities of the new user namespace; then everything
- * is given up, most powerful first; the filter last. The exec closes the sync socket: that is how the parent knows. */
+ * mapped and its descriptors; then mounts and network, with all capabilities of the new user namespace; then the groups, made by
+ * the parent in the meantime; then everything is given up, most powerful first; the filter last. The exec closes the sync
+ * socket: that is how the parent knows. */
 #include "isolate/ns_priv.h"
 #define WANT_seccomp_computer
 #include "core/filters.h"
@@ -98,31 +99,59 @@ static int open_guest(struct child *c, struct err *e)
 	return 0;
 }
 
-/* Waits for the parent: ids are mapped. In range mode it sends the idmapped trees. */
-static int wait_go(struct child *c, struct err *e)
+/* Takes the parent's next word and the descriptors with it: how many, or < 0. */
+static int hear_go(struct child *c, enum go_kind want, struct go *ret, int fds[FDS_MAX], struct err *e)
 {
-	char byte;
 	union { char mem[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; } ctl;
-	struct iovec iov = { &byte, 1 };
+	struct iovec iov = { ret, sizeof *ret };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
 	struct cmsghdr *h;
-	size_t n = 0;
-	int fds[FDS_MAX];
+	size_t n;
 
-	if (recvmsg(c->sync, &m, MSG_CMSG_CLOEXEC) != 1)
+	if (recvmsg(c->sync, &m, MSG_CMSG_CLOEXEC) != sizeof *ret || ret->kind != want)
 		return err_set(e, ECANCELED, "the keeper ended");
 	h = CMSG_FIRSTHDR(&m);
-	if (h && h->cmsg_type == SCM_RIGHTS) {
-		n = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(fds, CMSG_DATA(h), n * sizeof(int));
-	}
-	if (n) {
-		c->base = fds[0];
-		for (size_t i = 1; i < n; i++)
-			c->mounts[i - 1] = fds[i];
-	}
-	c->base_mapped = byte == 'm';
+	if (!h || h->cmsg_type != SCM_RIGHTS)
+		return 0;
+	n = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	memcpy(fds, CMSG_DATA(h), n * sizeof(int));
+	return (int)n;
+}
+
+/* Ids are mapped. In range mode the detached trees come along: the base, the mounts, /sys. */
+static int wait_ids(struct child *c, struct err *e)
+{
+	int fds[FDS_MAX], n;
+	struct go go;
+
+	n = hear_go(c, GO_IDS, &go, fds, e);
+	if (n <= 0)
+		return n;
+	c->base_mapped = go.mapped;
+	c->base = fds[0];
+	for (size_t i = 0; i < c->s->nmounts; i++)
+		c->mounts[i] = fds[1 + i];
+	if ((size_t)n > 1 + c->s->nmounts)
+		c->sys = fds[n - 1];
 	return 0;
+}
+
+/* The v1 groups are there. Their `tasks` were opened by the parent: we are nobody out there by now. We enter by ourselves, since
+ * moving another takes a lock for which the kernel first waits until no processor is in a fork or exit: up to milliseconds, and
+ * everybody else's forks wait too. */
+static int wait_groups(struct child *c, struct err *e)
+{
+	int fds[FDS_MAX], n;
+	struct go go;
+
+	n = hear_go(c, GO_GROUPS, &go, fds, e);
+	c->unenforced |= go.unenforced;
+	for (int i = 0; i < n; i++) {
+		if (write(fds[i], "0", 1) != 1)
+			return err_sys(e, "enter the control groups");
+		close(fds[i]);
+	}
+	return n < 0 ? n : 0;
 }
 
 static int become_root(struct child *c, struct err *e)
@@ -208,31 +237,37 @@ static void limit_files(const struct child *c)
 	set_limit(RLIMIT_NOFILE, n ? n : 1024, n ? n : 1048576);
 }
 
-static int set_up(struct child *c, struct err *e)
+/* All of it that is about files and network. */
+static int furnish(struct child *c, struct err *e)
 {
 	int r;
 
-	if ((r = groups_enter_self(&c->h->groups, c->s->id, c->groups, e)) < 0 || (r = open_guest(c, e)) < 0)
+	if ((r = net_begin(c, e)) < 0 || (r = open_guest(c, e)) < 0)
 		return r;
 	if (c->h->ids != IDS_RANGE && (r = open_sources(c, e)) < 0)
 		return r;
-	if ((r = net_up(e)) < 0 || (r = wait_go(c, e)) < 0 || (r = become_root(c, e)) < 0)
+	if ((r = wait_ids(c, e)) < 0 || (r = become_root(c, e)) < 0)
 		return r;
 	umask(0);
 	if ((r = root_build(c, e)) < 0)
 		return r;
 	umask(022);
-	if (c->s->net) {
-		bool ipv6;
+	return 0;
+}
 
-		if ((r = net_redirect(&ipv6, e)) < 0 || (r = net_doors(ipv6, c->doors, e)) < 0)
-			return r;
-	}
+static int set_up(struct child *c, struct err *e)
+{
+	int r = furnish(c, e);
+
+	if (r < 0)
+		return r;
 	if (sethostname(c->s->hostname, strlen(c->s->hostname)) < 0)
 		return err_sys(e, "set the host name");
 	/* a terminal of ours must not become the computer's. A session costs an autogroup, which costs up to a millisecond */
 	if (!c->h->own_session && setsid() < 0 && errno != EPERM)
 		return err_sys(e, "start a session");
+	if ((r = net_end(c, e)) < 0 || (r = wait_groups(c, e)) < 0)
+		return r;
 	limits_set(c);
 	return caps_drop(e);
 }

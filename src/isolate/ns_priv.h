@@ -29,6 +29,7 @@ struct isolate {
 	size_t netc;
 	bool own_session;        /* we lead a session without a terminal: its computers need none of their own */
 	bool split_usr;          /* /bin, /lib… are folders of their own */
+	int kit_net;             /* kit.c: the network namespace that the shared /sys shows; -1 = every computer mounts its own */
 };
 
 #define USER_ID 1000u
@@ -38,17 +39,23 @@ struct isolate {
 struct child {
 	const struct isolate *h;
 	const struct box_spec *s;
-	const struct box_groups *groups;
 	int sync;                        /* our end */
 	int base, mounts[BOX_MOUNTS];    /* detached trees: /usr or the template's root; the mounts asked for. -1 = none */
 	bool base_mapped;                /* base shows ids of the computer's own */
+	int sys;                         /* detached sysfs; -1 = mount one */
 	int guest;                       /* detached read-only mount of the guest's program */
 	int listen_fd, conn_fd;
 	int report_fd;                   /* core/sanitize.h; -1 = none */
 	int top;                         /* the tmpfs that holds everything */
 	int doors[BOX_DOORS];
+	pid_t net_helper;                /* net_child.c */
+	int net_word, net_word_out;
 	uint32_t unenforced;
 };
+/* The parent's words, in this order: ids are mapped (with the detached trees that only it may make), then the v1 groups are
+ * there to enter, limits and all. */
+enum go_kind { GO_IDS, GO_GROUPS };
+struct go { uint8_t kind; bool mapped; uint32_t unenforced; };
 struct report { int code; uint32_t unenforced; uint8_t door[BOX_DOORS]; char msg[320], hint[160]; };
 
 _Noreturn void child_run(struct child *c);
@@ -62,11 +69,17 @@ int root_build(struct child *c, struct err *e);            /* root.c: assembles,
 int etc_fill(struct child *c, int dir, struct err *e);     /* etc.c: the files of template `host` below dir */
 int etc_binds(struct child *c, struct err *e);             /* the host's own files, on ./root/etc */
 void etc_scan(struct isolate *h);
+int kit_make(struct isolate *h, struct err *e);            /* kit.c: at a serving keeper's start, as root */
+int kit_sys(const struct isolate *h);                      /* a detached tree for one computer, or -errno */
 int dev_fill(struct child *c, int dir, struct err *e);     /* dev.c: mount points and links, before the root is mounted */
-int dev_mount(struct child *c, struct err *e);             /* on ./root/dev, ./root/proc, ./root/sys */
-int net_up(struct err *e);                                 /* net.c: loopback, low ports for everyone */
+int dev_mount(struct child *c, struct err *e);             /* on ./root/dev and ./root/proc */
+int dev_net(struct child *c, struct err *e);               /* what shows our network namespace: ./root/sys, ./root/proc/sys */
+int net_up(struct err *e);                                 /* net.c: loopback */
 int net_redirect(bool *ret_ipv6, struct err *e);           /* routes and rules of KEEPER_NET_ALL */
 int net_doors(bool ipv6, int doors[BOX_DOORS], struct err *e);
+int net_begin(struct child *c, struct err *e);             /* net_child.c: starts the helper that makes the namespace */
+int net_join(struct child *c, struct err *e);              /* we are in it; door sockets */
+int net_end(struct child *c, struct err *e);               /* the helper is gone */
 int caps_drop(struct err *e);                              /* caps.c */
 bool caps_full(void);                                      /* are we root with what root needs, or only in name (a container) */
 int caps_keep_for_keeper(struct err *e);

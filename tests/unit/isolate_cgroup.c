@@ -51,7 +51,8 @@ static void unified(void)
 	uint32_t un = 0;
 	int fd, dir;
 
-	ok(groups_make(&h, "abcdefgh1", &none, &g, &fd, &un, &e) == 0 && fd >= 0 && g.made[CG_V2], "v2: made");
+	ok(groups_make_v2(&h, "abcdefgh1", &none, &g, &fd, &e) == 0 && fd >= 0 && g.made[CG_V2], "v2: made");
+	ok(groups_make(&h, "abcdefgh1", &none, &g, &un, &e) == 0 && !g.made[CG_CPUACCT], "v2: no other is needed");
 	close(fd);
 	dir = openat(h.fd[CG_V2], "abcdefgh1", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (size_t i = 0; i < sizeof v2_files / sizeof *v2_files; i++)
@@ -83,8 +84,10 @@ static void hybrid(void)
 	uint32_t un = 0;
 	int fd, dir;
 
-	ok(groups_make(&h, "abcdefgh2", &none, &g, &fd, &un, &e) == 0 && fd < 0 && !g.made[CG_V2] && !g.made[CG_MEMORY], "no limits, no groups");
-	ok(groups_make(&h, "abcdefgh2", &some, &g, &fd, &un, &e) == 0 && g.made[CG_V2] && g.made[CG_MEMORY] && g.made[CG_PIDS], "hybrid: made");
+	ok(groups_make_v2(&h, "abcdefgh2", &none, &g, &fd, &e) == 0 && groups_make(&h, "abcdefgh2", &none, &g, &un, &e) == 0 && fd < 0 &&
+	   !g.made[CG_V2] && !g.made[CG_MEMORY], "no limits, no groups");
+	ok(groups_make_v2(&h, "abcdefgh2", &some, &g, &fd, &e) == 0 && groups_make(&h, "abcdefgh2", &some, &g, &un, &e) == 0 && g.made[CG_V2] &&
+	   g.made[CG_MEMORY] && g.made[CG_PIDS], "hybrid: made");
 	close(fd);
 	dir = openat(h.fd[CG_MEMORY], "abcdefgh2", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	touch(dir, "memory.limit_in_bytes", "");
@@ -104,7 +107,7 @@ static void nothing(void)
 	uint32_t un = 0;
 	int fd;
 
-	ok(groups_make(&h, "abcdefgh3", &some, &g, &fd, &un, &e) == 0 && un == (BL_MEMORY | BL_CPU | BL_PIDS), "without groups every limit is said");
+	ok(groups_make_v2(&h, "abcdefgh3", &some, &g, &fd, &e) == 0 && groups_make(&h, "abcdefgh3", &some, &g, &un, &e) == 0 && un == (BL_MEMORY | BL_CPU | BL_PIDS), "without groups every limit is said");
 	groups_count(&h, "abcdefgh3", &g, &n);
 	ok(n.memory == 0 && n.procs == 0, "and counts are 0");
 	ok(groups_freeze(&h, "abcdefgh3", &g, true, &e) < 0 && groups_remove(&h, "abcdefgh3", &g) == 0, "no freezing, nothing to remove");
