@@ -34,7 +34,7 @@
 enum phase { CREATING, STARTING, RUNNING, ENDED };
 enum { ASK_CREATE = 1, ASK_KILL, ASK_NET, ASK_OPEN = 1, ASK_START = 1, ASK_SIGNAL, ASK_RESIZE, ASK_INPUT, ASK_CREDIT };
 enum { WINDOW = 256 << 10, INPUT = 4096, SWEEP_MS = 5000, LATE_MS = 3000, HANGUP_MS = 5000 };
-enum { DOOR_TRIES = 5, DOOR_STEADY_MS = 10000, DOOR_AGAIN_MS = 20 };
+enum { DOOR_TRIES = 5, DOOR_STEADY_MS = 10000, DOOR_AGAIN_MS = 20, DOOR_TURN = 64 /* messages at once */ };
 
 struct run {
 	struct run_options o;
@@ -159,6 +159,8 @@ static void ask_start(struct run *r)
 	}
 }
 
+/* What a terminal sends to all in the foreground, and what ends things, goes to the program's whole group; SIGUSR1 and SIGUSR2, which
+ * end whoever doesn't expect them, to the program alone, as if it had been told directly. */
 static void ask_signal(struct run *r, int signo)
 {
 	struct msg_writer w;
@@ -167,7 +169,7 @@ static void ask_signal(struct run *r, int signo)
 	msg_put_u32(&w, r->pid);
 	msg_put_str(&w, "");
 	msg_put_u32(&w, (uint32_t)signo);
-	msg_put_u8(&w, 1);
+	msg_put_u8(&w, signo != SIGUSR1 && signo != SIGUSR2);
 	send_all(r->guest, &w);
 }
 
@@ -529,7 +531,8 @@ static void on_guest(struct run *r)
 
 /* ---- the door, signals, the terminal ---- */
 
-static void on_door(struct run *r)
+/* False: there is nothing more now. */
+static bool on_door(struct run *r)
 {
 	struct msg_reader m;
 	int fds[MSG_FDS];
@@ -538,10 +541,10 @@ static void on_door(struct run *r)
 	ssize_t n = msg_recv(r->door, r->mem, sizeof r->mem, fds, &nfds);
 
 	if (n == -EAGAIN)
-		return;
+		return false;
 	if (n <= 0 || msg_reader_init(&m, r->mem, (size_t)n, fds, nfds, &e) < 0) {
 		on_door_lost(r);
-		return;
+		return false;
 	}
 	if (m.type == D_DENIED && r->phase != ENDED) {
 		msg_get_str(&m, 32);
@@ -555,6 +558,7 @@ static void on_door(struct run *r)
 	}
 	m.p = m.end;
 	msg_reader_end(&m, &e);
+	return true;
 }
 
 static void on_signal(struct run *r)
@@ -649,14 +653,15 @@ static void turn(struct run *r)
 
 	if (poll(p, sizeof p / sizeof *p, wait_ms(r)) < 0)
 		return;
+	/* first: a refusal may be why the program has ended, and is told before that */
+	for (int i = 0; i < DOOR_TURN && p[3].revents && on_door(r); i++)
+		;
 	if (p[0].revents)
 		on_guest(r);
 	if (p[1].revents)
 		on_keeper(r);
 	if (p[2].revents)
 		on_signal(r);
-	if (p[3].revents)
-		on_door(r);
 	if (p[4].revents)
 		on_typed(r);
 	if (r->input_again && clock_mono_ms() >= r->input_again)
