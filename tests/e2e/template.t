@@ -82,8 +82,8 @@ def builds(tmp, state):
     c, o, e = bureau("run", "-t", "tiny", "--", "true")
     ok(c == 125, "and it can't be started from", e)
     left = lambda: subprocess.run(["pgrep", "-f", f"{state}/templates/tiny/.partial"], capture_output=True, text=True).stdout
-    deadline = time.time() + 10
-    while left() and time.time() < deadline:
+    deadline = time.monotonic() + 10
+    while left() and time.monotonic() < deadline:
         time.sleep(0.1)
     ok(not left() and state not in open("/proc/self/mountinfo").read(), "no process and no mount of it is left", left())
     c, o, e = bureau("template", "build", recipe, *extra)

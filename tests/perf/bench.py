@@ -45,7 +45,7 @@ class Server:
         self.log = open(self.state + ".log", "w")
         self.proc = subprocess.Popen([str(BUILD / "bureau"), "serve", "--state", self.state, "--listen", "127.0.0.1:0", *flags],
                                      stdout=self.log, stderr=self.log, start_new_session=True)
-        end = time.time() + 20
+        end = time.monotonic() + 20
         info = pathlib.Path(self.state) / "server.json"
         while True:
             try:
@@ -54,7 +54,7 @@ class Server:
                 self.call("GET", "/v1/status")
                 break
             except Exception:
-                if time.time() > end or self.proc.poll() is not None:
+                if time.monotonic() > end or self.proc.poll() is not None:
                     raise SystemExit("server did not start: " + open(self.state + ".log").read()[-2000:])
                 time.sleep(0.05)
         time.sleep(0.5)
@@ -270,13 +270,13 @@ def part_files():
     ng = subprocess.Popen(["nginx", "-p", d, "-c", f"{d}/conf"], stderr=subprocess.DEVNULL)
     try:
         with Server() as s:
-            end = time.time() + 5
+            end = time.monotonic() + 5
             while True:
                 try:
                     socket.create_connection(("127.0.0.1", port), 1).close()
                     break
                 except OSError:
-                    if time.time() > end:
+                    if time.monotonic() > end:
                         raise
                     time.sleep(0.05)
             sid = s.call("POST", "/sandboxes", {"templateID": "base", "timeout": 3600, "secure": False})["sandboxID"]
