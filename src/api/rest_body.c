@@ -186,6 +186,7 @@ static void on_again(struct timer *t)
 static void on_given(void *ctx, const struct err *e, const json_t *result, int fd)
 {
 	struct rest_call *c = ctx;
+	json_t *at = json_object_get(c->args, "at");
 
 	c->waiting = false;
 	if (!c->r)
@@ -202,6 +203,8 @@ static void on_given(void *ctx, const struct err *e, const json_t *result, int f
 		return;
 	}
 	buf_consume(&c->body, c->given);
+	if (json_is_integer(at))
+		json_integer_set(at, json_integer_value(at) + (json_int_t)c->given);
 	if (c->body.len < INPUT_PENDING)
 		http_req_resume(c->r);
 	/* not from inside the operation's own answer */
@@ -233,7 +236,7 @@ static void give(struct rest_call *c)
 	}
 	c->waiting = true;
 	c->given = in.len;
-	in.args = json_copy(c->args);
+	in.args = json_deep_copy(c->args);
 	c->busy++;
 	ops_run(c->api->ops, c->op->name, &c->who, &in, &input_sink, c, &c->call);
 	c->busy--;

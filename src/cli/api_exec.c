@@ -26,6 +26,7 @@ struct session {
 	struct source in;
 	struct client_call *feed, *side;
 	struct client_run *run;
+	uint64_t fed;              /* bytes of input so far */
 	int signals;
 	int code;
 	const char *how;
@@ -103,7 +104,8 @@ static void pump(struct session *s)
 			n = 0;
 		}
 	}
-	s->feed = client_input(s->a->client, s->id, s->pid, s->tty, piece, (size_t)n, on_fed, s);
+	s->feed = client_input(s->a->client, s->id, s->pid, s->tty, s->fed, piece, (size_t)n, on_fed, s);
+	s->fed += (uint64_t)n;
 }
 
 static void on_stdin(struct source *src, uint32_t events) { pump(container_of(src, struct session, in)); }

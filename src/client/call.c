@@ -12,6 +12,9 @@
 #include "core/fd.h"
 #include "core/str.h"
 
+#define LONG_TRY_MS 2000
+#define LONG_TRIES 20
+
 int client_create(struct loop *l, const struct client_where *w, const struct client_opts *o, struct client **ret, struct err *e)
 {
 	struct http_client_opts ho = { .max_spare = 8 };
@@ -150,6 +153,9 @@ static bool again(struct client_call *k, bool nothing_done)
 
 	if (k->once || (!nothing_done && !k->repeatable) || (k->follow && k->moved))
 		return false;
+	/* patience is for a server that isn't there; a transfer that took its time before it broke has all of it again */
+	if (now - k->sent > LONG_TRY_MS && k->long_tries++ < LONG_TRIES)
+		k->give_up = now + k->c->patience_ms;
 	if (k->recv_fd && k->at < 0 && k->moved)
 		return false;           /* what went into a pipe can't be taken back */
 	for (unsigned i = 1; i < k->tries && pause < 5000; i++)
@@ -313,6 +319,7 @@ static void send_call(struct client_call *k)
 	}
 	headers[n] = NULL;
 	k->tries++;
+	k->sent = clock_mono_ms();
 	k->status = 0;
 	k->retry_ms = 0;
 	k->moved = 0;

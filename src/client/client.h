@@ -12,7 +12,7 @@
  * EINVAL (400), EBUSY (409), ENOPKG and ENOEXEC (there is no such program; it can't be run), ECONNREFUSED (nobody answers), EPIPE (the connection broke and the outcome isn't known).
  *
  * Retries, with jitter and honouring Retry-After, while patience lasts: a refused connection and 429/503 always (nothing
- * was done); a connection that broke only for calls that may be repeated (GET, DELETE, whole files). */
+ * was done); a connection that broke only for calls that may be repeated (GET, DELETE, whole files, input by its offset, folders). */
 struct client;
 struct client_call;
 
@@ -55,8 +55,8 @@ struct client_file {
 struct client_call *client_put(struct client *c, const struct client_file *f, client_fn_done, void *ctx);
 struct client_call *client_put_bytes(struct client *c, const struct client_file *f, const void *p, size_t n, client_fn_done, void *ctx);
 struct client_call *client_get(struct client *c, const struct client_file *f, client_fn_done, void *ctx);
-/* Bytes for a program's stdin or terminal; n == 0: end of stdin. */
-struct client_call *client_input(struct client *c, const char *id, int64_t pid, bool pty, const void *p, size_t n, client_fn_done, void *ctx);
+/* Bytes for a program's stdin or terminal, `at`: how many it was given before these; n == 0: end of stdin. */
+struct client_call *client_input(struct client *c, const char *id, int64_t pid, bool pty, uint64_t at, const void *p, size_t n, client_fn_done, void *ctx);
 
 /* A stream of JSON lines (file.watch): each line, until it ends. */
 struct client_call *client_follow(struct client *c, const char *path, json_t *args /* stolen */, void (*line)(void *ctx, const char *p, size_t n), client_fn_done, void *ctx);

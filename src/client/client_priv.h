@@ -25,7 +25,8 @@ struct client_call {
 	uint64_t len, moved;
 	int64_t at;                 /* offset of fd when the call was made */
 	int64_t give_up;            /* mono ms */
-	unsigned tries;
+	int64_t sent;               /* mono ms: when this try began */
+	unsigned tries, long_tries;
 	int status;
 	int64_t retry_ms, total;
 	struct http_call *http;

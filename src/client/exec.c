@@ -1,9 +1,10 @@
 /* exec -- a program in a computer, followed to its end.
  *
  * Theory of operation. Each program gets a random tag. START sends process.start; its stream brings {"start"}, output, {"end"}.
- * When the stream breaks first, CONNECT asks for the program of that tag: found, the computer plays back all output it kept, and the
- * bytes already handed on (counted over all streams together, as the computer counts) are skipped; not found, and no {"start"}
- * was ever seen, it wasn't started, so START again. That makes a start happen once whatever breaks. */
+ * When the stream breaks first, CONNECT asks for the program of that tag: found, output goes on after the bytes already handed on
+ * (counted over all streams together, as the computer counts), with a {"gap"} when the computer doesn't keep them any more; not
+ * found, and no {"start"} was ever seen, it wasn't started, so START again. That makes a start happen once whatever breaks. A stream
+ * that ends with an {"error"} "unavailable" (the server lost the computer for the moment) is one that broke. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,9 +112,12 @@ static void on_start_event(struct client_run *r, const json_t *v)
 
 static void on_error_event(struct client_run *r, const json_t *v)
 {
-	const char *msg = "the stream ended";
+	const char *msg = "the stream ended", *code = "";
 
 	js_get_str(v, "message", &msg, NULL);
+	js_get_str(v, "code", &code, NULL);
+	if (str_eq(code, "unavailable") || str_eq(code, "canceled"))
+		return;
 	err_set(&r->err, EIO, "%s", msg);
 }
 
@@ -185,13 +189,13 @@ static void begin(struct client_run *r)
 	snprintf(path, sizeof path, "%s/%s", r->path, r->connecting ? "processes/connect" : "exec");
 	k = call_new(r->c, "POST", path, NULL);
 	if (k) {
-		AUTO_JSON json_t *who = json_pack("{s:s}", "tag", r->tag);
+		AUTO_JSON json_t *who = json_pack("{s:s, s:I}", "tag", r->tag, "from", (json_int_t)r->got);
 
 		k->type = "application/json";
 		k->follow = true;
 		k->line = on_line;
 		js_dump(r->connecting ? who : r->body, &k->body);
-		r->pos = 0;
+		r->pos = r->connecting ? r->got : 0;
 		k = call_start(k, stream_over, r);
 	}
 	r->call = k;

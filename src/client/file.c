@@ -64,7 +64,7 @@ struct client_call *client_get(struct client *c, const struct client_file *f, cl
 	return call_start(k, done, ctx);
 }
 
-struct client_call *client_input(struct client *c, const char *id, int64_t pid, bool pty, const void *p, size_t n, client_fn_done, void *ctx)
+struct client_call *client_input(struct client *c, const char *id, int64_t pid, bool pty, uint64_t at, const void *p, size_t n, client_fn_done, void *ctx)
 {
 	AUTO_JSON json_t *q = json_pack("{s:I}", "pid", (json_int_t)pid);
 	char path[96];
@@ -72,13 +72,18 @@ struct client_call *client_input(struct client *c, const char *id, int64_t pid, 
 
 	if (!n) {
 		snprintf(path, sizeof path, "/v1/sandboxes/%.40s/processes/close-stdin", id);
-		return client_json(c, "POST", path, json_incref(q), false, done, ctx);
+		k = client_json(c, "POST", path, json_incref(q), false, done, ctx);
+		if (k)
+			k->repeatable = true;
+		return k;
 	}
+	json_object_set_new(q, "at", json_integer((json_int_t)at));
 	if (pty)
 		json_object_set_new(q, "pty", json_true());
 	snprintf(path, sizeof path, "/v1/sandboxes/%.40s/processes/input", id);
 	k = call_new(c, "POST", path, q);
 	if (k) {
+		k->repeatable = true;
 		k->type = "application/octet-stream";
 		buf_add(&k->body, p, n);
 	}

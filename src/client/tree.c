@@ -172,6 +172,8 @@ static int start_put(struct client_tree *t, const struct item *it)
 			json_object_set_new(args, "user", json_string(t->user));
 		snprintf(path, sizeof path, "/v1/sandboxes/%.40s/files/mkdir", t->id);
 		t->call = client_json(t->c, "POST", path, args, false, item_done, t);
+		if (t->call)
+			t->call->repeatable = true;     /* one that is there already is fine */
 		return 0;
 	}
 	t->fd = open_below(t->s.dirfd, it->rel, O_RDONLY | O_NOCTTY, 0);

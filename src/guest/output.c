@@ -217,10 +217,12 @@ int input_add(struct proc *p, const void *bytes, size_t n)
 		if (done < 0)
 			done = 0;
 	}
+	p->input_taken += (uint64_t)done;
 	if ((size_t)done == n)
 		return 0;
 	if (buf_add(&p->input, (const char *)bytes + done, n - (size_t)done) < 0)
 		return -EAGAIN;
+	p->input_taken += n - (size_t)done;
 	if (s == &p->in)
 		loop_mod(p->g->loop, s, EPOLLOUT);
 	else

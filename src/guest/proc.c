@@ -220,6 +220,8 @@ void proc_attach(struct conn *c, struct msg_reader *r)
 	/* 0 = all that is kept, and what is no longer kept isn't a gap then */
 	if (from == 0)
 		from = ring_tail(p->ring);
+	else if (from == GUEST_FROM_FIRST)
+		from = 0;
 	s = stream_add(c, p, r->id, from, window);
 	if (!s) {
 		err_set(&e, ENOMEM, "no memory to attach");
@@ -232,13 +234,32 @@ void proc_attach(struct conn *c, struct msg_reader *r)
 	stream_pump(s);
 }
 
+/* What comes a second time, because the answer to the first was lost, is left out. */
+static int input_skip(const struct proc *p, uint64_t at, const char **bytes, size_t *n, struct err *e)
+{
+	uint64_t skip;
+
+	if (at == UINT64_MAX)
+		return 0;
+	if (at > p->input_taken)
+		return err_set(e, ERANGE, "input of program %u begins at byte %llu, and it has %llu", (unsigned)p->pid, (unsigned long long)at,
+			(unsigned long long)p->input_taken);
+	skip = p->input_taken - at;
+	if (skip > *n)
+		skip = *n;
+	*bytes += skip;
+	*n -= (size_t)skip;
+	return 0;
+}
+
 void proc_input(struct conn *c, struct msg_reader *r)
 {
 	uint32_t pid = msg_get_u32(r);
 	const char *tag = msg_get_str(r, 256);
 	uint8_t pty = msg_get_u8(r);
 	size_t n;
-	const void *bytes = msg_get_bytes(r, MSG_MAX, &n);
+	const char *bytes = msg_get_bytes(r, MSG_MAX, &n);
+	uint64_t at = r->p < r->end ? msg_get_u64(r) : UINT64_MAX;
 	struct proc *p;
 	struct err e;
 	int rc;
@@ -252,6 +273,8 @@ void proc_input(struct conn *c, struct msg_reader *r)
 		rc = err_set(&e, EINVAL, "program %u has %s", (unsigned)p->pid, pty ? "no terminal" : "a terminal, no stdin pipe");
 	else if (!(p->flags & (GS_PTY | GS_STDIN_PIPE)))
 		rc = err_set(&e, EPIPE, "program %u was started without stdin", (unsigned)p->pid);
+	else if ((rc = input_skip(p, at, &bytes, &n, &e)) < 0 || (at != UINT64_MAX && n == 0))
+		;
 	else if ((rc = input_add(p, bytes, n)) == -EAGAIN)
 		err_set(&e, EAGAIN, "%zu bytes of input wait already", p->input.len);
 	else if (rc < 0)

@@ -23,6 +23,7 @@ struct proc {
 	struct ring *ring;
 	struct list streams;
 	struct buf input;
+	uint64_t input_taken;       /* bytes of input so far, written or queued */
 	bool input_close;           /* close stdin once the input is written */
 	bool reaped, timed_out, drain, ended;
 	int status;

@@ -97,7 +97,8 @@ struct guest_start_args {
 };
 int guest_start(struct guest *g, struct guest_call *k, const struct guest_start_args *a, struct err *e);
 int guest_attach(struct guest *g, struct guest_call *k, uint32_t pid, const char *tag, uint64_t from, uint32_t window, struct err *e);
-int guest_input(struct guest *g, struct guest_call *k, uint32_t pid, const char *tag, bool pty, const void *p, size_t n, struct err *e);
+int guest_input(struct guest *g, struct guest_call *k, uint32_t pid, const char *tag, bool pty, uint64_t at /* UINT64_MAX = after what it has */,
+	const void *p, size_t n, struct err *e);
 int guest_input_close(struct guest *g, struct guest_call *k, uint32_t pid, const char *tag, struct err *e);
 int guest_signal(struct guest *g, struct guest_call *k, uint32_t pid, const char *tag, uint32_t signo, bool group, struct err *e);
 int guest_resize(struct guest *g, struct guest_call *k, uint32_t pid, const char *tag, uint16_t cols, uint16_t rows, struct err *e);

@@ -85,7 +85,7 @@ static struct msg_writer *begin_pid(struct guest *g, struct guest_call *k, uint1
 	return w;
 }
 
-int guest_input(struct guest *g, struct guest_call *k, uint32_t pid, const char *tag, bool pty, const void *p, size_t n, struct err *e)
+int guest_input(struct guest *g, struct guest_call *k, uint32_t pid, const char *tag, bool pty, uint64_t at, const void *p, size_t n, struct err *e)
 {
 	struct msg_writer *w = begin_pid(g, k, G_INPUT, pid, tag, e);
 
@@ -93,6 +93,8 @@ int guest_input(struct guest *g, struct guest_call *k, uint32_t pid, const char 
 		return -e->code;
 	msg_put_u8(w, pty);
 	msg_put_bytes(w, p, n);
+	if (at != UINT64_MAX)
+		msg_put_u64(w, at);
 	return guest_commit(g, k, e);
 }
 

@@ -145,6 +145,7 @@ void op_process_start(struct op_call *c)
 void op_process_connect(struct op_call *c)
 {
 	struct guest *g = op_guest(c);
+	uint64_t from = 0;
 	const char *tag;
 	uint32_t pid;
 	struct err e;
@@ -156,7 +157,11 @@ void op_process_connect(struct op_call *c)
 		return;
 	}
 	c->gc.on = on_stream;
-	op_sent(c, guest_attach(g, &c->gc, pid, tag, arg_bool(c, "live") ? UINT64_MAX : 0, c->window, &e), &e);
+	if (arg_bool(c, "live"))
+		from = UINT64_MAX;
+	else if (arg_has(c, "from"))
+		from = arg_int(c, "from", 0) ? (uint64_t)arg_int(c, "from", 0) : GUEST_FROM_FIRST;
+	op_sent(c, guest_attach(g, &c->gc, pid, tag, from, c->window, &e), &e);
 }
 
 /* ---- one question, no answer but that it was done ---- */
@@ -193,7 +198,7 @@ void op_process_input(struct op_call *c)
 	struct err e;
 
 	if (find(c, &w))
-		op_sent(c, guest_input(w.g, &c->gc, w.pid, w.tag, arg_bool(c, "pty"), c->data, c->len, &e), &e);
+		op_sent(c, guest_input(w.g, &c->gc, w.pid, w.tag, arg_bool(c, "pty"), (uint64_t)arg_int(c, "at", -1), c->data, c->len, &e), &e);
 }
 
 void op_process_close_stdin(struct op_call *c)

@@ -94,11 +94,18 @@ static void on_fed(void *ctx, const struct client_answer *a)
 	struct run *r = ctx;
 
 	r->feed = NULL;
+	/* part of its input for all of it: what the program makes of that must not count */
+	if (a->e && r->input && (a->e->code == EPIPE || a->e->code == ECONNREFUSED || a->e->code == EAGAIN)) {
+		client_exec_cancel(r->exec);
+		r->exec = NULL;
+		run_step_failed(r, a->e, a->retry_ms);
+		return;
+	}
 	/* a program that doesn't read its input is judged by its exit code; the end of input comes after all of it was taken */
 	if (r->input && r->exec) {
 		free(r->input);
 		r->input = NULL;
-		r->feed = client_input(r->s->client, r->id, r->pid, false, NULL, 0, on_fed, r);
+		r->feed = client_input(r->s->client, r->id, r->pid, false, 0, NULL, 0, on_fed, r);
 	}
 }
 
@@ -108,7 +115,7 @@ static void on_exec_start(void *ctx, int64_t pid)
 
 	r->pid = pid;
 	if (r->input)
-		r->feed = client_input(r->s->client, r->id, pid, false, r->input, strlen(r->input), on_fed, r);
+		r->feed = client_input(r->s->client, r->id, pid, false, 0, r->input, strlen(r->input), on_fed, r);
 }
 
 static json_t *args_of(struct run *r, const struct spec_step *st, char **ret_cmd, struct err *e)

@@ -26,6 +26,7 @@
 #define GUEST_PROCS 4096           /* programs known at once, ended ones included (the oldest ended go first) */
 #define GUEST_RING 262144          /* output kept for replay per program (the newest bytes) */
 #define GUEST_STDIN_MAX 1048576    /* input waiting for a program; above: G_ERR EAGAIN, nothing taken */
+#define GUEST_FROM_FIRST (UINT64_MAX - 1)
 #define GUEST_ARGS 4096            /* args or envs in a START */
 #define GUEST_PATH 4096
 #define GUEST_GRACE_MS 15000
@@ -43,11 +44,13 @@ enum guest_type {
 	                     cmd is looked up in PATH when it has no '/'. With GS_FDS three descriptors come along: 0, 1, 2 of the program.
 	                     Environment: PATH HOME USER LOGNAME SHELL (TERM with a PTY), then global envs, then envs: later wins.
 	                     ENOENT cwd, ENOPKG no such program, ENOEXEC it can't be run, EACCES user, EAGAIN pid limit, E2BIG. The program leads a session and process group of its own. */
-	G_ATTACH,         /* u32 pid (0 = by tag), str tag, u64 from (byte offset; 0 = all that is kept, UINT64_MAX = live only), u32 window
+	G_ATTACH,         /* u32 pid (0 = by tag), str tag, u64 from (byte offset; 0 = all that is kept, UINT64_MAX = live only, GUEST_FROM_FIRST = from the
+	                     very first byte, so that what isn't kept any more is a G_GAP), u32 window
 	                     → u32 pid, u32 flags, str cmd, str… args, str cwd, str tag. Ended programs can be attached to: kept output, then G_EXIT. ESRCH: unknown. */
 	G_DETACH,         /* u32 id of the stream → nothing; no event of that stream comes after the G_OK */
 	G_CREDIT,         /* u32 id of the stream, u32 bytes more; never answered */
-	G_INPUT,          /* u32 pid, str tag, u8 pty (1: for a PTY, 0: for stdin), bytes → nothing; answered when taken (written or queued).
+	G_INPUT,          /* u32 pid, str tag, u8 pty (1: for a PTY, 0: for stdin), bytes, [u64 offset of the first of them in all input of the program: what it has
+	                     already is skipped, so a lost answer may be asked for again] → nothing; answered when taken (written or queued).
 	                     ESRCH; EINVAL wrong kind; EPIPE closed; EAGAIN queue full */
 	G_INPUT_CLOSE,    /* u32 pid, str tag → nothing; twice is fine; EINVAL for a PTY */
 	G_SIGNAL,         /* u32 pid, str tag, u32 signal, u8 group (1: its process group) → nothing; ESRCH when unknown or ended */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """bureau job: the engine against a stand-in server that misbehaves on request, then the shipped examples on a real server."""
-import json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, time, urllib.request
+import json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, time, types, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from bureau_test import BUILD, TOP, Server, done, equal, ok, wait_for
@@ -73,7 +73,23 @@ def states(d):
 
 
 def journal(server, id):
-	return [json.loads(x) for x in open(server.state + "/jobs/" + id + "/journal")]
+	return [json.loads(x) for x in open(server.state + "/jobs/" + id + "/journal") if x.endswith("\n")]
+
+
+def is_done(s, code, d, what):
+	"""The job is done; else whatever tells why it isn't: each task's error, the journal's lines with a reason, the server's log."""
+	why = [f"exit code {code}, state {str(d['state'])[-500:]}"]
+	if d["state"] != "done" and d["job"]["id"]:
+		why += [f"{t['id']}: {t['state']}, attempt {t['attempts']}: {t['error']}" for t in d["tasks"] if t["state"] not in ("done", "blocked")][:8]
+		why += [json.dumps(x) for x in journal(s, d["job"]["id"]) if x.get("why")][:8]
+		why += s.log_text().splitlines()[-12:] if hasattr(s, "log_text") else []
+	ok((code, d["state"]) == (0, "done"), what, "\n".join(why))
+
+
+def results(s, d):
+	"""Each task's result, from the report; {} where there is none."""
+	path = s.state + "/jobs/" + d["job"]["id"] + "/report.json"
+	return {t["id"]: t.get("result") or {} for t in json.load(open(path))["tasks"]} if d["job"]["id"] and os.path.exists(path) else {}
 
 
 HEAD = 'name = "t"\n[computer]\ntemplate = "host"\n[limits]\ncomputers = 4\nretries = 2\n'
@@ -164,10 +180,8 @@ def everything(s):
 		"assert sorted(open(p).read() for p in glob.glob('parts/*/deep/w.txt'))==sorted(r['row']['word'] for r in d)\nprint(len(d))\n")
 	r = job(s, "run", file("every.toml", EVERYTHING), "--json")
 	d = doc(r)
-	equal((r.returncode, d["state"]), (0, "done"), "every kind of step, values of every sort")
-	full = json.load(open(s.state + "/jobs/" + d["job"]["id"] + "/report.json"))
-	merge = [t for t in full["tasks"] if t["id"] == "merge"]
-	equal(merge and merge[0].get("result"), {"n": len(WORDS)}, "all rows reached the merge")
+	is_done(s, r.returncode, d, "every kind of step, values of every sort")
+	equal(results(s, d).get("merge"), {"n": len(WORDS)}, "all rows reached the merge")
 	ok(not os.path.exists("/tmp/pwned-by-row"), "no value was run by a shell")
 	page = open(d["report"]).read()
 	ok("<script" not in page and "&lt;script&gt;" in page, "the page escapes what came from computers")
@@ -236,6 +250,10 @@ each = "n"
 shell = 'echo $((N * N))'
 env = { N = "{{row.n}}" }
 capture = { sq = "stdout" }
+[[task.step]]
+run = ["cat"]
+input = "fed {{row.n}}"
+expect = { stdout_equals = "fed {{row.n}}" }
 [[task]]
 id = "sum"
 needs = ["row"]
@@ -254,14 +272,14 @@ def weather(s):
 	path = file("rows.toml", ROWS)
 	for name, fault in [("429 and 503 at create", {"create_429": 12, "create_503": 4}), ("a create whose answer is lost", {"create_drop": 4}),
 			("a stream that breaks", {"drop_exec": 8}), ("a start whose answer is lost", {"drop_start": 5}), ("computers that die", {"kill_box": 3}),
-			("201 for 200", {"create_201": 3})]:
+			("201 for 200", {"create_201": 3}), ("input whose answer is lost", {"drop_input": 5})]:
 		before = s.fault(**fault)
 		r = job(s, "run", path, "--json")
 		after = s.fault(**{k: 0 for k in fault})
 		d = doc(r)
-		equal((r.returncode, d["state"]), (0, "done"), "goes on through: " + name)
+		is_done(s, r.returncode, d, "goes on through: " + name)
 		if "exec" in name or "stream" in name or "start" in name:
-			equal(after["exec"] - before["exec"], 31, "no program was started twice: " + name)
+			equal(after["exec"] - before["exec"], 61, "no program was started twice: " + name)
 		equal(s.live(), [], "no computer is left after: " + name)
 	ok(s.fault()["peak"] <= 6 + 4, "never more computers than allowed (and some whose create was lost)", s.fault())
 	p = start(s, "run", path, "--json")
@@ -323,7 +341,7 @@ def crashes(s):
 		f.write(b'{"t":1,"task":"row.01","to":"do')
 	r = job(s, "resume", id, "--json")
 	d = doc(r)
-	equal((r.returncode, d["state"]), (0, "done"), "resume after kill -9 with a torn journal: done")
+	is_done(s, r.returncode, d, "resume after kill -9 with a torn journal: done")
 	ends = [x["task"] for x in journal(s, id) if x.get("to") == "done"]
 	equal(sorted(ends), sorted(set(ends)), "no task was done twice")
 	starts = {}
@@ -405,11 +423,10 @@ def server_dies(s):
 		n = sum(x.get("to") == "done" for x in journal(s, newest(s)["id"]))
 		wait_for(lambda: sum(x.get("to") == "done" for x in journal(s, newest(s)["id"])) > n or p.poll() is not None, 30, 0.05)
 	out, err = p.communicate(timeout=120)
-	d = json.loads(out) if out else {"state": err, "tasks": [], "job": {"id": ""}}
-	equal((p.returncode, d["state"]), (0, "done"), "kill -9 of the server's parts in the middle: done, without one retry")
-	full = json.load(open(s.state + "/jobs/" + d["job"]["id"] + "/report.json")) if d["tasks"] else {"tasks": []}
-	rows = [r for t in full["tasks"] if t["id"] == "sum" for r in t["result"]["rows"]]
-	bad = [r["task"] for r in rows if r["result"]["all"].split("\n") != ["%d %d" % (r["row"]["n"], i) for i in range(30)]]
+	d = doc(types.SimpleNamespace(stdout=out, stderr=err))
+	is_done(s, p.returncode, d, "kill -9 of the server's parts in the middle: done, without one retry")
+	rows = results(s, d).get("sum", {}).get("rows", [])
+	bad = [(r["row"], r["result"]["all"][-200:]) for r in rows if r["result"]["all"].split("\n") != ["%d %d" % (r["row"]["n"], i) for i in range(30)]]
 	equal((len(rows), bad), (18, []), "no byte of output was lost or doubled")
 
 
@@ -423,19 +440,18 @@ def examples():
 		if os.path.exists("/var/lib/dpkg/status"):
 			r = job(s, "run", TOP / "examples/jobs/census.toml", "--json")
 			d = doc(r)
-			equal((r.returncode, d["state"]), (0, "done"), "census: three computers and a merge")
+			is_done(s, r.returncode, d, "census: three computers and a merge")
 			equal(len({t["computer"] for t in d["tasks"]}), 4, "each task had a computer of its own")
 			want = sum(1 for x in open("/var/lib/dpkg/status").read().split("\n\n") if re.search(r"^Status:.* installed$", x, re.M))
-			full = json.load(open(s.state + "/jobs/" + d["job"]["id"] + "/report.json")) if d["tasks"] else {"tasks": []}
-			have = [t.get("result", {}).get("census", {}).get("packages") for t in full["tasks"] if t["id"] == "merge"]
-			equal(have, [want], "as many packages as dpkg has")
+			equal(results(s, d).get("merge", {}).get("census", {}).get("packages"), want, "as many packages as dpkg has")
 			page = open(d["report"]).read() if d["report"] else ""
 			ok("data:image/svg+xml" in page and "<th>section" in page, "the report shows the chart and the tables")
 		else:
 			ok(True, "census # SKIP no dpkg on this machine")
 		r = job(s, "run", TOP / "examples/jobs/rows200.toml", "--json", timeout=300)
 		d = doc(r)
-		equal((r.returncode, d["state"], len(d["tasks"])), (0, "done", 201), "200 rows on 20 computers")
+		is_done(s, r.returncode, d, "200 rows on 20 computers")
+		equal(len(d["tasks"]), 201, "that many tasks")
 		p = start(s, "run", TOP / "examples/jobs/rows200.toml", "--json")
 		wait_for(lambda: newest(s)["state"] == "running" and sum(x.get("to") == "done" for x in journal(s, newest(s)["id"])) >= 40, 60, 0.05)
 		p.kill()
@@ -443,7 +459,7 @@ def examples():
 		id = newest(s)["id"]
 		before = {x["task"] for x in journal(s, id) if x.get("to") == "done"}
 		r = job(s, "resume", id, "--json", timeout=300)
-		equal((r.returncode, doc(r)["state"]), (0, "done"), "killed after 40 rows, resumed, done")
+		is_done(s, r.returncode, doc(r), "killed after 40 rows, resumed, done")
 		again = {x["task"] for x in journal(s, id)[:] if x.get("to") == "starting" and x["attempt"] > 1} & before
 		equal(again, set(), "no finished row was repeated")
 		server_dies(s)

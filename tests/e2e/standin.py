@@ -37,7 +37,7 @@ class Proc:
 			self.p = subprocess.Popen(argv, cwd=box.real(a.get("cwd") or ""), env=env, stdin=subprocess.PIPE if a.get("stdin") else subprocess.DEVNULL,
 				stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
 			self.stdin, streams = self.p.stdin, [(self.p.stdout, "stdout"), (self.p.stderr, "stderr")]
-		self.pid = self.p.pid
+		self.pid, self.fed = self.p.pid, 0
 		self.timed_out = False
 		self.add({"start": {"pid": self.pid}})
 		if a.get("timeout_ms"):
@@ -218,7 +218,7 @@ class Handler(BaseHTTPRequestHandler):
 			return self.drop()
 		self.json(box.show(), 201 if fault("create_201") else 200)
 
-	def stream(self, proc):
+	def stream(self, proc, skip=0):
 		self.send_response(200)
 		self.send_header("Content-Type", "application/x-ndjson")
 		self.send_header("Transfer-Encoding", "chunked")
@@ -230,6 +230,13 @@ class Handler(BaseHTTPRequestHandler):
 					proc.cond.wait(1)
 				ev = proc.events[i]
 			i += 1
+			kind = next(iter(ev))
+			if kind in ("stdout", "stderr", "pty") and skip:
+				data = base64.b64decode(ev[kind])
+				skip, data = max(0, skip - len(data)), data[skip:]
+				if not data:
+					continue
+				ev = {kind: base64.b64encode(data).decode()}
 			if "start" not in ev and fault("drop_exec"):
 				return self.drop()
 			line = json.dumps(ev).encode() + b"\n"
@@ -261,12 +268,16 @@ class Handler(BaseHTTPRequestHandler):
 		raise Fail(404, "no such program")
 
 	def on_POST_processes_connect(self, box, a):
-		self.stream(self.proc(box, a))
+		self.stream(self.proc(box, a), int(a.get("from") or 0))
 
 	def on_POST_processes_input(self, box, a):
 		p = self.proc(box, a)
-		p.stdin.write(self.body)
+		new = self.body[max(0, p.fed - int(a["at"])):] if "at" in a else self.body
+		p.fed += len(new)
+		p.stdin.write(new)
 		p.stdin.flush()
+		if fault("drop_input"):
+			return self.drop()
 		self.answer(204)
 
 	def on_POST_processes_close_stdin(self, box, a):

@@ -49,6 +49,32 @@ static void refused(void)
 	ok(s->failed && s->code == EINVAL, "%s", s->msg);
 }
 
+static struct lab_stream *give(struct lab_stream *s, const char *text, uint64_t at)
+{
+	struct msg_writer w;
+	struct lab_stream *q = lab_about(&l, &w, G_INPUT, s->pid, "");
+
+	msg_put_u8(&w, 0);
+	msg_put_bytes(&w, text, strlen(text));
+	msg_put_u64(&w, at);
+	return lab_call(&l, q, &w);
+}
+
+/* A lost answer is asked for again: nothing comes twice. */
+static void input_again(void)
+{
+	struct lab_stream *s = lab_run(&l, &(struct lab_prog){ .cmd = "cat", .flags = GS_STDIN_PIPE }), *q;
+	struct msg_writer w;
+
+	ok(!give(s, "one\n", 0)->failed && !give(s, "one\n", 0)->failed, "the same input twice");
+	ok(!give(s, "e\ntwo\n", 2)->failed, "input that begins in what was given");
+	ok(give(s, "four\n", 13)->code == ERANGE, "a hole in the input is refused");
+	q = lab_call(&l, lab_about(&l, &w, G_INPUT_CLOSE, s->pid, ""), &w);
+	ok(!q->failed && !give(s, "two\n", 4)->failed, "what a closed stdin had is had");
+	lab_until(&l, s->exited);
+	is_str(s->text, "one\ntwo\n", "once");
+}
+
 static void input(void)
 {
 	struct lab_stream *s = lab_run(&l, &(struct lab_prog){ .cmd = "cat", .flags = GS_STDIN_PIPE, .tag = "cat" }), *q;
@@ -171,6 +197,12 @@ static void streams(void)
 	lab_until(&l, t->exited);
 	ok(t->n == GUEST_RING && t->gap == 1000004 - GUEST_RING - 1, "%zu kept, %llu lost", t->n, (unsigned long long)t->gap);
 	is_str(t->text + t->n - 4, "end\n", "the newest");
+	t = attach(s->pid, GUEST_FROM_FIRST, UINT32_MAX);
+	lab_until(&l, t->exited);
+	ok(t->n == GUEST_RING && t->gap == 1000004 - GUEST_RING, "%llu lost when all of it was wanted", (unsigned long long)t->gap);
+	t = attach(s->pid, 0, UINT32_MAX);
+	lab_until(&l, t->exited);
+	ok(t->n == GUEST_RING && t->gap == 0, "none when what is kept was");
 }
 
 static void ends(void)
@@ -298,6 +330,7 @@ int main(void)
 	simple();
 	refused();
 	input();
+	input_again();
 	streams();
 	ends();
 	terminal();
