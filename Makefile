@@ -18,7 +18,7 @@ run: ## install what is needed, build, start the server, do a real job on three 
 	@tools/run-demo
 
 stop: ## stop the server that make run started
-	@$(BUILD)/bureau stop
+	@if [ -x $(BUILD)/bureau ]; then $(BUILD)/bureau stop || [ $$? -eq 5 ]; else echo "nothing is built in $(BUILD): nothing runs from it"; fi
 
 test: ## everything that can be tested on this machine (T="unit e2e" for some suites)
 	@tools/deps || echo "going on with what is there: tests that miss something will say so"

@@ -97,6 +97,39 @@ static const struct api_word *find(int *argc, char ***argv, bool *ret_group)
 	return NULL;
 }
 
+/* The word of the group that was meant, or NULL. */
+static const char *near_word(const char *group, const char *word)
+{
+	static const struct { const char *word, *ours; } meant[] = {
+		{ "ps", "list" }, { "new", "create" }, { "start", "create" }, { "run", "exec" }, { "sh", "exec" }, { "shell", "exec" }, { "connect", "exec" },
+		{ "delete", "kill" }, { "remove", "kill" }, { "stop", "kill" }, { "end", "kill" }, { "get", "show" }, { "inspect", "show" }, { "info", "show" },
+		{ "copy", "cp" }, { "put", "cp" }, { "stats", "metrics" }, { "top", "metrics" },
+	};
+	const char *names[sizeof words / sizeof *words];
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof meant / sizeof *meant; i++)
+		if (str_eq(meant[i].word, word))
+			return meant[i].ours;
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (words[i].group && str_eq(words[i].group, group))
+			names[n++] = words[i].name;
+	return str_nearest(word, names, n);
+}
+
+static int unknown(const char *group, const char *word)
+{
+	const char *near = near_word(group, word);
+	struct err e;
+
+	err_set(&e, EINVAL, "'%s %.40s' is not known", group, word);
+	if (near)
+		err_hint(&e, "did you mean 'bureau %s %s'? bureau %s --help lists them all", group, near, group);
+	else
+		err_hint(&e, "see: bureau %s --help", group);
+	return api_fail(&e);
+}
+
 static int run(const struct api_word *w, struct api *a)
 {
 	struct client_opts co = { .patience_ms = 5000 };
@@ -138,11 +171,8 @@ int main(int argc, char **argv)
 			err_hint(&e, "see: bureau --help");
 			return api_fail(&e);
 		}
-		if (group && !help) {
-			err_set(&e, EINVAL, "'%s %.40s' is not known", first, argv[1]);
-			err_hint(&e, "see: bureau %s --help", first);
-			return api_fail(&e);
-		}
+		if (group && !help)
+			return unknown(first, argv[1]);
 		api_help(group ? first : NULL, NULL);
 		return argc < 2 && group ? API_USAGE : API_OK;
 	}

@@ -24,8 +24,6 @@ struct cli_option {
 /* Reads options up to "--" or the first other word; *ret_rest is the index of what follows. --help is `help` in *ret_help. */
 int cli_options(const struct cli_option *table, size_t n, int argc, char **argv, void *ctx, int *ret_rest, bool *ret_help, struct err *e);
 void cli_print_options(const struct cli_option *table, size_t n);
-/* The candidate nearest to the word, or NULL when none is near. */
-const char *cli_nearest(const char *word, const char *const *candidates, size_t n);
 
 /* The state folder: given (may be NULL), else $BUREAU_STATE, else /var/lib/bureau for root and ~/.local/state/bureau. Absolute. */
 int cli_state(const char *given, char *out, size_t size, struct err *e);

@@ -81,14 +81,34 @@ static const struct command *find(const char *word)
 	return NULL;
 }
 
-static int unknown(const char *word)
-{
-	const char *names[COMMANDS], *near;
-	struct err e;
+/* Words of other tools, and of ours without their group. */
+static const struct { const char *word, *ours; } meant[] = {
+	{ "ps", "sandbox list" }, { "ls", "sandbox list" }, { "list", "sandbox list" }, { "sandboxes", "sandbox list" }, { "exec", "sandbox exec" },
+	{ "create", "sandbox create" }, { "new", "sandbox create" }, { "start", "sandbox create" }, { "cp", "sandbox cp" }, { "copy", "sandbox cp" },
+	{ "kill", "sandbox kill" }, { "rm", "sandbox kill" }, { "delete", "sandbox kill" }, { "show", "sandbox show" }, { "inspect", "sandbox show" },
+	{ "stats", "sandbox metrics" }, { "metrics", "sandbox metrics" }, { "top", "sandbox metrics" }, { "port", "sandbox ports" },
+	{ "ports", "sandbox ports" }, { "watch", "sandbox watch" }, { "timeout", "sandbox timeout" }, { "images", "template list" },
+	{ "build", "template build" }, { "jobs", "job list" }, { "resume", "job resume" }, { "server", "serve" }, { "up", "serve --detach" },
+	{ "down", "stop" }, { "info", "status" }, { "key", "api-key" }, { "check", "doctor" },
+};
 
+static const char *near_of(const char *word)
+{
+	const char *names[COMMANDS];
+
+	for (size_t i = 0; i < sizeof meant / sizeof *meant; i++)
+		if (str_eq(meant[i].word, word))
+			return meant[i].ours;
 	for (size_t i = 0; i < COMMANDS; i++)
 		names[i] = commands[i].name;
-	near = cli_nearest(word, names, COMMANDS);
+	return str_nearest(word, names, COMMANDS);
+}
+
+static int unknown(const char *word)
+{
+	const char *near = near_of(word);
+	struct err e;
+
 	err_set(&e, ENOENT, "there is no command '%s'", word);
 	if (near)
 		err_hint(&e, "did you mean 'bureau %s'? 'bureau --help' lists them all", near);
@@ -109,10 +129,10 @@ static int dispatch(int argc, char **argv)
 
 static int help_main(int argc, char **argv)
 {
-	char flag[] = "--help", *args[] = { argv[0], argc > 1 ? argv[1] : NULL, flag, NULL };
+	char flag[] = "--help", *args[] = { argv[0], argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag, NULL };
 
 	if (argc > 1 && !str_eq(argv[1], "help"))
-		return dispatch(3, args);
+		return dispatch(argc > 2 ? 4 : 3, args);
 	print_help();
 	return CLI_OK;
 }

@@ -68,21 +68,6 @@ static const struct cli_option options[] = {
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
-static void help(void)
-{
-	printf("bureau template: what sandboxes start from.\n\n"
-	       "usage: bureau template build NAME|FILE.recipe [options]\n"
-	       "       bureau template list | show NAME | remove NAME [options]\n\n"
-	       "'host' is always there: this machine's /usr, nothing to build. Others are root file systems of their own, made\n"
-	       "from Debian packages by a recipe. A build that was stopped goes on where it was: nothing is downloaded twice.\n\n");
-	cli_print_options(options, OPTIONS);
-	printf("\nExamples\n"
-	       "  bureau template build base\n"
-	       "  bureau run --template base -- python3 --version\n"
-	       "  bureau template list --json\n"
-	       "  bureau template build ./mine.recipe --mirror http://mirror.local/debian\n");
-}
-
 /* What is known of DIR/templates/NAME/current; NULL when nothing is there. */
 static json_t *read_info(const char *state, const char *name)
 {
@@ -189,10 +174,57 @@ static int remove_template(const struct template_args *a, const char *state, str
 	return template_remove_tree(templates, gone, e);
 }
 
-static const struct { const char *word; int (*run)(const struct template_args *, const char *, struct err *); bool names; } verbs[] = {
-	{ "build", template_build, true }, { "list", list, false }, { "show", show, true }, { "remove", remove_template, true },
+static const struct verb {
+	const char *word;
+	int (*run)(const struct template_args *, const char *, struct err *);
+	const char *arg;                /* what it needs, or NULL */
+	const char *summary, *more;
+} verbs[] = {
+	{ "build", template_build, "NAME|FILE.recipe", "make one from Debian packages, by a recipe",
+		"A build that was stopped goes on where it was: nothing is downloaded twice.\n\n"
+		"  bureau template build base\n"
+		"  bureau template build ./mine.recipe --mirror http://mirror.local/debian\n" },
+	{ "list", list, NULL, "what there is", "  bureau template list --json\n" },
+	{ "show", show, "NAME", "one of them: its packages' release, when it was built, its folder", "  bureau template show base\n" },
+	{ "remove", remove_template, "NAME", "delete one; sandboxes that run from it go on", "  bureau template remove mine\n" },
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
+
+static void help(void)
+{
+	printf("bureau template: what sandboxes start from.\n\n"
+	       "usage: bureau template build NAME|FILE.recipe [options]\n"
+	       "       bureau template list | show NAME | remove NAME [options]\n\n"
+	       "'host' is always there: this machine's /usr, nothing to build. Others are root file systems of their own, made\n"
+	       "from Debian packages by a recipe. A build that was stopped goes on where it was: nothing is downloaded twice.\n\n");
+	cli_print_options(options, OPTIONS);
+	printf("\nExamples\n"
+	       "  bureau template build base\n"
+	       "  bureau run --template base -- python3 --version\n"
+	       "  bureau template list --json\n"
+	       "  bureau template build ./mine.recipe --mirror http://mirror.local/debian\n");
+}
+
+/* Which options a word takes is in their help: "build: ...", "list, show: ..."; the others are everybody's. */
+static bool takes(const struct verb *v, const struct cli_option *o)
+{
+	size_t n = strcspn(o->help, ":");
+	const char *at = strstr(o->help, v->word);
+
+	return !str_starts(o->help, "build") && !str_starts(o->help, "list") ? true : at && (size_t)(at - o->help) < n;
+}
+
+static void help_verb(const struct verb *v)
+{
+	struct cli_option mine[OPTIONS];
+	size_t n = 0;
+
+	printf("usage: bureau template %s%s%s [options]\n\n%s\n\n%s\n", v->word, v->arg ? " " : "", v->arg ? v->arg : "", v->summary, v->more);
+	for (size_t i = 0; i < OPTIONS; i++)
+		if (takes(v, &options[i]))
+			mine[n++] = options[i];
+	cli_print_options(mine, n);
+}
 
 /* Options may stand before and after the words. */
 static int parse(int argc, char **argv, struct template_args *a, const char **words, size_t *ret_n, bool *ret_help, struct err *e)
@@ -246,21 +278,25 @@ int main(int argc, char **argv)
 
 	if (parse(argc - 1, argv + 1, &a, words, &n, &wants_help, &e) < 0)
 		return usage(&e);
+	while (k < VERBS && n && !str_eq(verbs[k].word, words[0]))
+		names[k] = verbs[k].word, k++;
+	if (wants_help && n && k < VERBS) {
+		help_verb(&verbs[k]);
+		return CLI_OK;
+	}
 	if (wants_help || n == 0) {
 		help();
 		return wants_help ? CLI_OK : CLI_USAGE;
 	}
-	while (k < VERBS && !str_eq(verbs[k].word, words[0]))
-		names[k] = verbs[k].word, k++;
 	if (k == VERBS) {
-		const char *near = cli_nearest(words[0], names, VERBS);
+		const char *near = str_nearest(words[0], names, VERBS);
 
 		err_set(&e, EINVAL, "there is no 'bureau template %s'", words[0]);
 		err_hint(&e, near ? "did you mean '%s'?" : "build, list, show, remove%s", near ? near : "");
 		return usage(&e);
 	}
-	if (verbs[k].names != (n == 2)) {
-		err_set(&e, EINVAL, verbs[k].names ? "which template? bureau template %s NAME" : "bureau template %s takes no name", words[0]);
+	if ((verbs[k].arg != NULL) != (n == 2)) {
+		err_set(&e, EINVAL, verbs[k].arg ? "which template? bureau template %s NAME" : "bureau template %s takes no name", words[0]);
 		return usage(&e);
 	}
 	a.name = a.recipe = n == 2 ? words[1] : NULL;

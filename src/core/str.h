@@ -32,6 +32,9 @@ int str_percent_encode(struct buf *out, const char *s);               /* all but
 int str_json(struct buf *out, const char *s, size_t n);               /* quoted JSON string; bad UTF-8 becomes U+FFFD */
 int str_html(struct buf *out, const char *s, size_t n);               /* & < > " ' escaped */
 
+/* The candidate nearest to a word that was typed, or NULL when none is near. */
+const char *str_nearest(const char *word, const char *const *candidates, size_t n);
+
 void str_random(void *p, size_t n);                                   /* getrandom; aborts if the kernel has none */
 /* A new computer's id: "i" + 20 of [a-z0-9] (the form E2B uses). */
 void str_new_id(char out[24]);

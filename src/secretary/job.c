@@ -53,14 +53,37 @@ static void on_finished(void *ctx)
 
 const struct sched_ops job_ops = { .journal = on_journal, .start = run_start, .stop = run_stop, .changed = on_changed, .finished = on_finished };
 
+int64_t job_ran(const struct secretary *s)
+{
+	/* a clock that was set back takes nothing away */
+	return s->ran + (s->run_began && s->ended > s->run_began ? s->ended - s->run_began : 0);
+}
+
+void job_run_over(struct secretary *s)
+{
+	s->ran = job_ran(s);
+	s->run_began = 0;
+}
+
 int job_replay_line(void *secretary, const json_t *line, struct err *e)
 {
 	struct secretary *s = secretary;
+	const char *ev = json_string_value(json_object_get(line, "ev"));
+	bool mine = ev && !json_object_get(line, "task");
 	int64_t t = 0;
 
-	if (!s->began && js_get_int(line, "t", 0, INT64_MAX, &t, NULL) == 1)
+	if (mine && str_eq(ev, "begin"))
+		job_run_over(s);                /* the one before was killed: it lasted to its last line */
+	js_get_int(line, "t", 0, INT64_MAX, &t, NULL);
+	s->ended = t;
+	if (!s->began)
 		s->began = t;
-	js_get_int(line, "t", 0, INT64_MAX, &s->ended, NULL);
+	if (mine && str_eq(ev, "begin")) {
+		s->run_began = t;
+		s->runs++;
+	} else if (mine && str_eq(ev, "end")) {
+		job_run_over(s);
+	}
 	return sched_replay(s->sched, line, e);
 }
 
@@ -187,6 +210,14 @@ static int finish(struct secretary *s, json_t **ret_doc, struct err *e)
 
 static int nothing(void *ctx, const json_t *line, struct err *e) { return 0; }
 
+/* job_time is for all runs together. */
+static int64_t time_left(const struct secretary *s, const struct job_opts *o)
+{
+	if (o->time_ms)
+		return o->time_ms < INT64_MAX ? (int64_t)o->time_ms : INT64_MAX;
+	return s->spec->limits.job_ms ? (int64_t)s->spec->limits.job_ms - s->ran : INT64_MAX;
+}
+
 int job_run(struct secretary *s, const struct job_opts *o, bool again, json_t **ret_doc, struct err *e)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
@@ -209,13 +240,16 @@ int job_run(struct secretary *s, const struct job_opts *o, bool again, json_t **
 		r = sweep_first(s, e);
 	if (r < 0)
 		return r;
-	s->began = clock_wall_ms();
+	s->run_began = s->ended = clock_wall_ms();
+	s->runs++;
+	if (!s->began)
+		s->began = s->run_began;
 	progress_note(s->progress, "job %s: %d tasks, at most %lld computers at once, on %s", s->id, n, (long long)computers, s->where.url);
 	for (int i = 0; i < s->spec->ninputs; i++) {
 		if (s->spec->inputs[i].split.host_file)
 			progress_note(s->progress, "input '%s' is %s of this machine", s->spec->inputs[i].name, s->spec->inputs[i].split.host_file);
 	}
-	r = sched_begin(s->sched, computers, again && !o->cancel, o->failed_too, e);
+	r = sched_begin(s->sched, computers, time_left(s, o), again && !o->cancel, o->failed_too, e);
 	if (r >= 0 && o->cancel)
 		sched_stop(s->sched, "cancelled");
 	if (r >= 0)

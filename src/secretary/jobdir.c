@@ -309,6 +309,7 @@ int job_load(const struct job_opts *o, const char *id, bool look, struct secreta
 		r = journal_read(s->dirfd, "journal", job_replay_line, s, e);
 	if (r < 0)
 		return r;
+	job_run_over(s);
 	*ret = s;
 	s = NULL;
 	return 0;

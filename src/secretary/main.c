@@ -14,21 +14,7 @@
 
 enum { OUT_OK, OUT_FAILED, OUT_USAGE, OUT_MISSING, OUT_REFUSED, OUT_UNREACHABLE };
 
-static const char help[] =
-	"usage: bureau job run FILE.toml [--computers N] [--json] [--server URL] [--state DIR]\n"
-	"       bureau job check FILE.toml\n"
-	"       bureau job list [--json]\n"
-	"       bureau job show ID [--json]\n"
-	"       bureau job resume [ID] [--failed] [--computers N] [--json]\n"
-	"       bureau job cancel ID\n"
-	"\n"
-	"      --computers N   so many at once, instead of the file's number\n"
-	"      --failed        resume: the failed tasks too\n"
-	"      --json          for programs: one document at the end\n"
-	"      --quiet         no lines about progress\n"
-	"      --server URL    which server (else BUREAU_URL, else this machine's)\n"
-	"      --state DIR     its state folder (else BUREAU_STATE); jobs and reports are kept in DIR/jobs\n"
-	"\n"
+static const char about[] =
 	"A job file lists tasks; each runs on a fresh computer, many at once, and a report is written. man bureau-job and docs/JOBS.md tell all of it.\n"
 	"\n"
 	"  bureau job run examples/jobs/census.toml        three computers count this machine's packages, a fourth merges\n"
@@ -36,8 +22,13 @@ static const char help[] =
 	"  bureau job resume                               go on with the newest job that isn't done; done tasks aren't repeated\n"
 	"  bureau job resume ID --failed                   also try the failed tasks again\n"
 	"\n"
-	"Exit code: 0 all tasks done, 1 not all, 2 wrong use or a mistake in the job file, 3 no such job, 4 the server refuses the\n"
+	"Each word has --help.\n";
+
+static const char exit_codes[] =
+	"\nExit code: 0 all tasks done, 1 not all, 2 wrong use or a mistake in the job file, 3 no such job, 4 the server refuses the\n"
 	"key, 5 no server answers.\n";
+
+#define TAILS 20                   /* failed tasks whose last words are printed */
 
 struct args {
 	const char *verb, *what;
@@ -85,8 +76,10 @@ static void print_json(const json_t *v)
 static json_t *short_document(const json_t *doc)
 {
 	static const char *const keep[] = { "id", "state", "computer", "attempts", "started", "ended", "error" };
-	json_t *out = json_pack("{s:O, s:O, s:O}", "job", json_object_get(doc, "job"), "state", json_object_get(doc, "state"), "report",
-		json_object_get(doc, "report"));
+	json_t *out = json_pack("{s:O, s:O, s:O, s:O, s:O, s:O, s:O}", "job", json_object_get(doc, "job"), "state", json_object_get(doc, "state"),
+		"report", json_object_get(doc, "report"), "began", json_object_get(doc, "began"), "ended", json_object_get(doc, "ended"),
+		"ran_ms", json_object_get(doc, "ran_ms"), "runs", json_object_get(doc, "runs"));
+	char tail[TAIL_MAX];
 	json_t *tasks = json_array(), *t;
 	size_t i;
 
@@ -95,10 +88,27 @@ static json_t *short_document(const json_t *doc)
 
 		for (size_t k = 0; k < sizeof keep / sizeof *keep; k++)
 			json_object_set(o, keep[k], json_object_get(t, keep[k]));
+		if (*tail_of_task(t, tail))
+			json_object_set_new(o, "tail", json_string(tail));
 		json_array_append_new(tasks, o);
 	}
 	json_object_set_new(out, "tasks", tasks);
 	return out;
+}
+
+/* What the failed step had to say; 0 when nothing. */
+static size_t print_tail(const json_t *task)
+{
+	char text[TAIL_MAX], *at = text, *nl;
+
+	tail_of_task(task, text);
+	for (; (nl = strchr(at, '\n')); at = nl + 1) {
+		*nl = '\0';
+		fputs("    | ", stdout);
+		plain(stdout, at);
+		putchar('\n');
+	}
+	return at != text;
 }
 
 static int tell(const struct args *a, const json_t *doc)
@@ -107,8 +117,9 @@ static int tell(const struct args *a, const json_t *doc)
 	bool done = str_eq(state, "done");
 	AUTO_JSON json_t *brief = short_document(doc);
 	json_t *tasks = json_object_get(doc, "tasks"), *t;
-	int64_t took = json_integer_value(json_object_get(doc, "ended")) - json_integer_value(json_object_get(doc, "began"));
-	size_t i;
+	const char *why = json_string_value(json_object_get(doc, "why"));
+	int64_t took = json_integer_value(json_object_get(doc, "ran_ms")), runs = json_integer_value(json_object_get(doc, "runs"));
+	size_t i, tails = 0;
 
 	if (a->json) {
 		print_json(brief);
@@ -122,13 +133,17 @@ static int tell(const struct args *a, const json_t *doc)
 		printf("%-20s %-8s ", json_string_value(json_object_get(t, "id")), json_string_value(json_object_get(t, "state")));
 		plain(stdout, error);
 		putchar('\n');
+		if (tails < TAILS)
+			tails += print_tail(t);
 	}
-	printf("job %s: %s, %lld of %zu tasks done in %.1f s\n", json_string_value(json_object_get(json_object_get(doc, "job"), "id")), state,
+	printf("job %s: %s, %lld of %zu tasks done in %.1f s", json_string_value(json_object_get(json_object_get(doc, "job"), "id")), state,
 		(long long)json_integer_value(json_object_get(json_object_get(doc, "counts"), "done")), json_array_size(tasks), (double)took / 1000);
-	printf("report: %s\n", json_string_value(json_object_get(doc, "report")));
+	if (runs > 1)
+		printf(" of %lld runs", (long long)runs);
+	printf("\nreport: %s\n", json_string_value(json_object_get(doc, "report")));
 	if (!done)
 		printf("go on with: bureau job resume %s%s\n", json_string_value(json_object_get(json_object_get(doc, "job"), "id")),
-			str_eq(state, "failed") ? " --failed" : "");
+			str_eq(state, "failed") ? " --failed" : why && str_starts(why, SCHED_TIME_OVER) ? " --time TIME" : "");
 	return done ? OUT_OK : OUT_FAILED;
 }
 
@@ -232,6 +247,7 @@ static int do_show(struct args *a)
 			fputs("  ", stdout);
 		plain(stdout, json_string_value(json_object_get(t, "error")));
 		putchar('\n');
+		print_tail(t);
 	}
 	printf("job %s: %s\nreport: %s\n", a->what, json_string_value(json_object_get(doc, "state")), json_string_value(json_object_get(doc, "report")));
 	return OUT_OK;
@@ -318,10 +334,56 @@ static int do_cancel(struct args *a)
 	return r == OUT_FAILED ? OUT_OK : r;
 }
 
-static const struct verb { const char *name; int (*run)(struct args *a); int what; /* 0 none, 1 may, 2 must */ } verbs[] = {
-	{ "run", do_run, 2 }, { "check", do_check, 2 }, { "list", do_list, 0 }, { "show", do_show, 2 }, { "resume", do_resume, 1 },
-	{ "cancel", do_cancel, 2 },
+static const struct verb {
+	const char *name;
+	int (*run)(struct args *a);
+	int what;                       /* an argument: 0 none, 1 may be, 2 must be */
+	const char *args, *options;     /* as help shows them; names, blank between and around */
+	const char *summary, *more;
+} verbs[] = {
+	{ "run", do_run, 2, "FILE.toml", " computers quiet json server state ", "do a job: its tasks, the checks, the report",
+		"  bureau job run examples/jobs/census.toml\n"
+		"  bureau job run rows.toml --computers 20 --json > result.json\n"
+		"Ctrl-C ends its computers and keeps the job: 'bureau job resume' goes on.\n" },
+	{ "check", do_check, 2, "FILE.toml", " ", "is a job file right, are its files there? Nothing is started",
+		"  bureau job check rows.toml\n" },
+	{ "list", do_list, 0, "", " json state ", "jobs, newest first: running, interrupted, stopped, failed, done", "" },
+	{ "show", do_show, 2, "ID", " json state ", "a job's tasks, and what those that failed said last",
+		"  bureau job show census-20260101-120000-ab12 --json\n" },
+	{ "resume", do_resume, 1, "[ID]", " failed time computers quiet json server state ", "go on with a job; what is done isn't done again",
+		"  bureau job resume                  the newest that isn't done\n"
+		"  bureau job resume ID --failed      the failed tasks too\n"
+		"  bureau job resume ID --time 30m    its limits.job_time is used up: this run may take 30 minutes\n" },
+	{ "cancel", do_cancel, 2, "ID", " json server state ", "stop a job, wherever it runs, and end its computers",
+		"It's kept and can be resumed.\n" },
 };
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+static const struct { const char *name, *left, *right; } options[] = {
+	{ " computers ", "--computers N", "so many at once, instead of the file's number" },
+	{ " failed ", "--failed", "the failed tasks too" },
+	{ " time ", "--time TIME", "what this run may take (30s, 5m, 1h), whatever limits.job_time leaves" },
+	{ " json ", "--json", "for programs: one document at the end" },
+	{ " quiet ", "--quiet", "no lines about progress" },
+	{ " server ", "--server URL", "which server (else BUREAU_URL, else this machine's)" },
+	{ " state ", "--state DIR", "its state folder (else BUREAU_STATE); jobs and reports are kept in DIR/jobs" },
+};
+
+static void help(FILE *f, const struct verb *v)
+{
+	if (v)
+		fprintf(f, "usage: bureau job %s%s%s [options]\n\n%s\n%s%s", v->name, *v->args ? " " : "", v->args, v->summary, *v->more ? "\n" : "", v->more);
+	for (size_t i = 0; i < VERBS && !v; i++)
+		fprintf(f, "%s bureau job %-7s %-10s %s\n", i ? "      " : "usage:", verbs[i].name, verbs[i].args, verbs[i].summary);
+	fputc('\n', f);
+	for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+		if (!v || strstr(v->options, options[i].name))
+			fprintf(f, "      %-15s %s\n", options[i].left, options[i].right);
+	}
+	if (!v)
+		fprintf(f, "\n%s", about);
+	fputs(exit_codes, f);
+}
 
 static int parse(int argc, char **argv, struct args *a, struct err *e)
 {
@@ -337,7 +399,7 @@ static int parse(int argc, char **argv, struct args *a, struct err *e)
 			a->o.failed_too = true;
 		else if (str_eq(w, "--quiet"))
 			a->o.quiet = true;
-		else if ((str_eq(w, "--server") || str_eq(w, "--state") || str_eq(w, "--computers")) && !next)
+		else if ((str_eq(w, "--server") || str_eq(w, "--state") || str_eq(w, "--computers") || str_eq(w, "--time")) && !next)
 			return err_set(e, EINVAL, "%s needs a value", w);
 		else if (str_eq(w, "--server"))
 			a->o.server = argv[++i];
@@ -347,6 +409,9 @@ static int parse(int argc, char **argv, struct args *a, struct err *e)
 			if (str_u64(argv[++i], 1000, &n) < 0 || !n)
 				return err_set(e, EINVAL, "--computers: a number from 1 to 1000");
 			a->o.computers = (int64_t)n;
+		} else if (str_eq(w, "--time")) {
+			if (str_duration(argv[++i], &a->o.time_ms, e) < 0)
+				return err_wrap(e, "--time");
 		} else if (*w == '-' && w[1])
 			return err_set(e, EINVAL, "'%.40s' is not known", w);
 		else if (!a->verb)
@@ -363,6 +428,7 @@ int main(int argc, char **argv)
 {
 	struct args a = { 0 };
 	struct err e = { 0 };
+	size_t v = 0;
 
 	log_init("bureau-secretary", LOG_WARN);
 	signal(SIGPIPE, SIG_IGN);
@@ -378,22 +444,27 @@ int main(int argc, char **argv)
 		err_hint(&e, "see: bureau job --help");
 		return fail(&e);
 	}
-	if (a.help || !a.verb) {
-		fputs(help, a.help ? stdout : stderr);
+	while (v < VERBS && !(a.verb && str_eq(verbs[v].name, a.verb)))
+		v++;
+	if (!a.verb || (a.help && v < VERBS)) {
+		help(a.help ? stdout : stderr, a.verb ? &verbs[v] : NULL);
 		return a.help ? OUT_OK : OUT_USAGE;
 	}
 	a.o.quiet |= a.json && !isatty(STDERR_FILENO);
-	for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
-		if (!str_eq(verbs[i].name, a.verb))
-			continue;
-		if ((verbs[i].what == 2 && !a.what) || (verbs[i].what == 0 && a.what)) {
-			err_set(&e, EINVAL, a.what ? "'job %s' takes no argument" : "'job %s' needs an argument", a.verb);
-			err_hint(&e, "see: bureau job --help");
-			return fail(&e);
-		}
-		return verbs[i].run(&a);
+	if (v == VERBS) {
+		const char *names[VERBS], *near;
+
+		for (size_t i = 0; i < VERBS; i++)
+			names[i] = verbs[i].name;
+		near = str_nearest(a.verb, names, VERBS);
+		err_set(&e, EINVAL, "'job %.40s' is not known", a.verb);
+		err_hint(&e, near ? "did you mean 'bureau job %s'? bureau job --help lists them all" : "see: bureau job --help", near);
+		return fail(&e);
 	}
-	err_set(&e, EINVAL, "'job %.40s' is not known", a.verb);
-	err_hint(&e, "see: bureau job --help");
-	return fail(&e);
+	if ((verbs[v].what == 2 && !a.what) || (verbs[v].what == 0 && a.what)) {
+		err_set(&e, EINVAL, a.what ? "'job %s' takes no argument" : "'job %s' needs an argument", a.verb);
+		err_hint(&e, "see: bureau job %s --help", a.verb);
+		return fail(&e);
+	}
+	return verbs[v].run(&a);
 }

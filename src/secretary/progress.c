@@ -141,6 +141,18 @@ void progress_note(struct progress *p, const char *fmt, ...)
 	out("\n", 1);
 }
 
+/* What the failed step had to say, below its line. */
+static void tail(struct progress *p, const struct task *t)
+{
+	char text[TAIL_MAX], *at = text, *nl;
+
+	tail_of(run_steps(t), text);
+	for (; (nl = strchr(at, '\n')); at = nl + 1) {
+		*nl = '\0';
+		progress_note(p, "%10s| %s", "", at);
+	}
+}
+
 /* The changes that are worth a line. */
 static void line(struct progress *p, const struct task *t)
 {
@@ -159,6 +171,7 @@ static void line(struct progress *p, const struct task *t)
 	case TASK_BLOCKED:
 	case TASK_STOPPED:
 		progress_note(p, "%7.1fs  %-20s %s%s: %s", at, t->id, task_state_name(t->state), t->state == TASK_PARKED ? ", tried again soon" : "", t->why);
+		tail(p, t);
 		return;
 	default:
 		return;

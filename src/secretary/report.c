@@ -92,6 +92,8 @@ json_t *report_document(struct secretary *s)
 	json_object_set_new(doc, "created", json_integer(s->created));
 	json_object_set_new(doc, "began", json_integer(s->began));
 	json_object_set_new(doc, "ended", json_integer(s->ended));
+	json_object_set_new(doc, "ran_ms", json_integer(job_ran(s)));
+	json_object_set_new(doc, "runs", json_integer(s->runs));
 	json_object_set_new(doc, "counts", counts);
 	json_object_set_new(doc, "tasks", tasks);
 	json_object_set_new(doc, "report", json_string(report));
@@ -121,7 +123,9 @@ static void head(struct secretary *s, struct buf *b, const json_t *doc)
 	html_text(b, s->id);
 	clock_rfc3339(s->began, when);
 	buf_printf(b, " &middot; began %s &middot; took ", when);
-	html_ms(b, s->ended - s->began);
+	html_ms(b, job_ran(s));
+	if (s->runs > 1)
+		buf_printf(b, " in %u runs", s->runs);
 	json_object_foreach(json_object_get(doc, "counts"), key, v)
 		buf_printf(b, " &middot; %lld %s", (long long)json_integer_value(v), key);
 	buf_adds(b, "</p>");

@@ -25,6 +25,13 @@ const struct spec_step *run_spec(const struct run *r)
 	return r->checking ? &r->spec->checks[r->step] : &r->spec->steps[r->step];
 }
 
+const json_t *run_steps(const struct task *t)
+{
+	const struct run *r = t->run;
+
+	return r ? r->steps : NULL;
+}
+
 static void run_free(struct run *r)
 {
 	loop_disarm(r->s->loop, &r->limit);

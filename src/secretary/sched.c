@@ -233,7 +233,7 @@ static void on_wake(struct timer *timer)
 
 static void on_deadline(struct timer *timer)
 {
-	sched_stop(container_of(timer, struct sched, deadline), "the job's time is over (limits.job_time)");
+	sched_stop(container_of(timer, struct sched, deadline), SCHED_TIME_OVER " (limits.job_time)");
 }
 
 static int expand(struct sched *s, int *ret_n, struct err *e)
@@ -348,7 +348,7 @@ int sched_replay(struct sched *s, const json_t *line, struct err *e)
 	return 0;
 }
 
-int sched_begin(struct sched *s, int64_t computers, bool reopen, bool reopen_failed, struct err *e)
+int sched_begin(struct sched *s, int64_t computers, int64_t time, bool reopen, bool reopen_failed, struct err *e)
 {
 	s->limit = s->allowed = computers;
 	for (int i = 0; i < s->n; i++) {
@@ -373,8 +373,10 @@ int sched_begin(struct sched *s, int64_t computers, bool reopen, bool reopen_fai
 		s->stop_why[0] = '\0';
 		sched_stop(s, why);
 	}
-	if (s->spec->limits.job_ms)
-		loop_arm(s->loop, &s->deadline, (int64_t)s->spec->limits.job_ms);
+	if (time <= 0)
+		on_deadline(&s->deadline);
+	else if (time < INT64_MAX)
+		loop_arm(s->loop, &s->deadline, time);
 	loop_defer(s->loop, &s->kick);
 	return 0;
 }

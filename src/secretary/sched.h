@@ -50,13 +50,16 @@ enum fail_kind {
 	FAIL_FINAL,                 /* trying again would change nothing */
 };
 
+#define SCHED_TIME_OVER "the job's time is over"   /* how sched_stop_why() begins then */
+
 struct sched;
 /* rows[i] is the array of input i. */
 int sched_create(struct loop *l, const struct spec *s, json_t *const *rows, const struct sched_ops *ops, void *ctx, struct sched **ret, struct err *e);
 void sched_free(struct sched *s);
 int sched_replay(struct sched *s, const json_t *line, struct err *e);   /* a line of the journal, before sched_begin */
-/* Begins: tasks that were cut in the middle wait again. reopen: so do stopped ones, with reopen_failed also failed and blocked ones. */
-int sched_begin(struct sched *s, int64_t computers, bool reopen, bool reopen_failed, struct err *e);
+/* Begins: tasks that were cut in the middle wait again. reopen: so do stopped ones, with reopen_failed also failed and blocked ones.
+ * time: what it may take, in ms; with 0 and less it's stopped at once. */
+int sched_begin(struct sched *s, int64_t computers, int64_t time, bool reopen, bool reopen_failed, struct err *e);
 void sched_stop(struct sched *s, const char *why);                      /* everything; finished() comes */
 const char *sched_stop_why(const struct sched *s);                      /* NULL while nothing stopped it */
 

@@ -26,7 +26,9 @@ struct secretary {
 	char *file, *folder;           /* the job file as given; its folder, absolute */
 	int dirfd, folderfd, lockfd, watchfd;
 	json_t *rows[SPEC_INPUTS];
-	int64_t created, began, ended; /* wall ms: the job's first start, this run's start and end */
+	int64_t created, began, ended; /* wall ms: the folder was made, the first run began, the last one ended (its last line, if it was killed) */
+	int64_t run_began, ran;        /* wall ms of the current run, 0 = none; ms that the runs before it took */
+	unsigned runs;
 	struct source watch;
 	struct err journal_err;
 	struct sweep *sweep;
@@ -40,6 +42,13 @@ int values_get(void *values, const char *name, json_t **ret, struct err *e);
 /* The worker "steps": sched_ops.start and .stop. */
 void run_start(void *secretary, struct task *t);
 void run_stop(void *secretary, struct task *t);
+
+const json_t *run_steps(const struct task *t);    /* of the attempt that is on, or ends just now; NULL without one */
+
+/* tail: the last lines (each ended by a newline) that the failed one of these steps printed, stderr before stdout; "" = none. */
+#define TAIL_MAX 1600
+const char *tail_of(const json_t *steps, char out[TAIL_MAX]);
+const char *tail_of_task(const json_t *task, char out[TAIL_MAX]);   /* of a task of report_document() */
 
 /* sweep: ends every computer of this job (task NULL), or of one attempt, found by its metadata. */
 struct sweep;
@@ -56,6 +65,7 @@ struct job_opts {
 	int64_t computers;             /* 0 = as the job file says */
 	bool quiet;
 	bool failed_too;               /* resume: also tasks that failed */
+	uint64_t time_ms;              /* what this run may take, instead of what limits.job_time leaves; 0 = that */
 	bool cancel;                   /* resume only to end it */
 };
 int job_folder(const char *state, char *out, size_t size, struct err *e);                        /* STATE/jobs */
@@ -63,6 +73,7 @@ int job_check(const char *file, int *ret_tasks, struct err *e);    /* all that c
 int job_new(const struct job_opts *o, const char *file, struct secretary **ret, struct err *e);
 /* look: only to be shown; not locked, not changed. -EBUSY when another secretary runs it. */
 int job_load(const struct job_opts *o, const char *id, bool look, struct secretary **ret, struct err *e);
+int64_t job_ran(const struct secretary *s);                       /* ms, all runs together */
 int job_run(struct secretary *s, const struct job_opts *o, bool again, json_t **ret_doc, struct err *e);
 void job_free(struct secretary *s);
 bool job_locked(const char *dir);                                                               /* somebody runs it */

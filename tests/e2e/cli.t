@@ -187,6 +187,17 @@ def mistakes(s):
 	for word in ("create", "list", "show", "exec", "cp", "kill", "timeout", "metrics", "ports", "watch"):
 		r = cli(s, "sandbox", word, "--help")
 		ok(r.returncode == 0 and r.stdout.startswith("usage: bureau sandbox " + word), f"sandbox {word} --help", r.stderr)
+	for typed, meant in (("ps", "sandbox list"), ("exec", "sandbox exec"), ("create", "sandbox create"), ("jobs", "job list"), ("sevre", "serve"),
+			("sandbox ps", "sandbox list"), ("sandbox lst", "sandbox list"), ("sandbox delete", "sandbox kill"), ("template biuld", "build")):
+		r = cli(s, *typed.split())
+		ok(r.returncode == 2 and "did you mean '" in r.stderr and meant + "'" in r.stderr, f"bureau {typed}: did you mean", r.stderr)
+	for word, says in (("build", "--mirror"), ("list", "--json"), ("show", "--json"), ("remove", "--state")):
+		r = cli(s, "template", word, "--help")
+		ok(r.returncode == 0 and r.stdout.startswith("usage: bureau template " + word) and says in r.stdout and ("--suite" in r.stdout) == (word == "build"),
+			f"template {word} --help is its own", r.stdout)
+	ok(cli(s, "help", "template", "show").stdout.startswith("usage: bureau template show"), "help WORD WORD")
+	r = subprocess.run(["make", "-C", TOP, "stop", f"BUILD={BUILD}"], env=env(s, BUREAU_STATE=str(WORK / "none")), capture_output=True, text=True)
+	ok(r.returncode == 0 and "no server runs" in r.stderr, "make stop without a server says so and is done", r.stdout + r.stderr)
 	equal(cli(s, "status", BUREAU_API_KEY="wrong").returncode, 4, "a wrong key: exit code 4")
 	r = cli(s, "status", BUREAU_STATE=str(WORK / "none"))
 	ok(r.returncode == 5 and "bureau serve" in r.stderr, "no server: exit code 5, and what to do", r.stderr)

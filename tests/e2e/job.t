@@ -240,6 +240,83 @@ def failing(s):
 	equal(s.live(), [], "no computer is left")
 
 
+LOUD = HEAD.replace("retries = 2", "retries = 1") + '''
+[[task]]
+id = "loud"
+[[task.step]]
+shell = "for i in 1 2 3 4 5 6 7; do printf 'line %s\\\\033[31m\\\\n' $i >&2; done; echo out; exit 3"
+[[task]]
+id = "quiet"
+[[task.step]]
+shell = "echo only this; exit 4"
+[[task]]
+id = "good"
+[[task.step]]
+shell = "echo fine >&2"
+'''
+
+
+def last_words(s):
+	"""What a failed task printed last is where one looks first."""
+	r = job(s, "run", file("words.toml", LOUD))
+	ok("    | line 7?[31m\n" in r.stdout and "| line 3?" in r.stdout and "| line 2?" not in r.stdout, "run: the last lines of stderr below the failure", r.stdout)
+	ok("| only this" in r.stdout and "fine" not in r.stdout and "| out" not in r.stdout, "stdout when stderr is empty; nothing of done tasks", r.stdout)
+	equal(r.stderr.count("| line 7"), 2, "the lines of progress have them for each attempt")
+	ok("\033" not in r.stdout + r.stderr, "no control character reaches the terminal")
+	id = newest(s)["id"]
+	r = job(s, "show", id)
+	ok(r.stdout.count("| line 7") == 1 and "| only this" in r.stdout, "show", r.stdout)
+	by = {t["id"]: t for t in doc(job(s, "show", id, "--json"))["tasks"]}
+	ok(by["loud"]["tail"].startswith("line 3") and by["quiet"]["tail"] == "only this\n" and "tail" not in by["good"], "show --json", by)
+
+
+TIMES = HEAD.replace("computers = 4", 'computers = 1\njob_time = "4s"') + '''
+[[task]]
+id = "a"
+[[task.step]]
+shell = "sleep 1"
+[[task]]
+id = "b"
+needs = ["a"]
+[[task.step]]
+shell = "sleep 6"
+'''
+
+
+def all_runs(s):
+	"""Began, took and job_time are of the whole job, not of its last run."""
+	p = start(s, "run", file("times.toml", TIMES), "--quiet")
+	wait_for(lambda: newest(s)["id"].startswith("t-") and any(x.get("task") == "b" and x.get("to") == "working" for x in journal(s, newest(s)["id"])), 20, 0.05)
+	id = newest(s)["id"]
+	p.kill()
+	p.wait()
+	first = journal(s, id)
+	began, ran = first[0]["t"], first[-1]["t"] - first[0]["t"]
+	d = doc(job(s, "show", id, "--json"))
+	equal((d["began"], d["ran_ms"], d["runs"]), (began, ran, 1), "a killed run lasted to its last line")
+	r = job(s, "resume", id, "--json")
+	d = doc(r)
+	equal((r.returncode, d["state"], states(d)["b"], d["began"], d["runs"]), (1, "stopped", "stopped", began, 2), "job_time counts both runs: it's stopped")
+	ok(3900 <= d["ran_ms"] < 9000 and d["ran_ms"] <= d["ended"] - began, "after what it gives", d)
+	r = job(s, "resume", id)
+	ok(r.returncode == 1 and "job_time" in r.stdout and "--time TIME" in r.stdout, "resumed once more: at once, and it says how to go on", r.stdout + r.stderr)
+	r = job(s, "resume", id, "--time", "60s", "--json")
+	d = doc(r)
+	equal((r.returncode, d["state"], d["began"], d["runs"]), (0, "done", began, 4), "--time gives it more")
+	page = open(d["report"]).read()
+	ok("in 4 runs" in page and d["ran_ms"] >= 9900, "the report counts all of it", d)
+	equal(doc(job(s, "show", id, "--json"))["runs"], 4, "and so does show")
+
+
+def words(s):
+	for verb, says in (("run", "FILE.toml"), ("resume", "--failed"), ("show", "ID"), ("list", "newest first"), ("check", "Nothing is started"), ("cancel", "ID")):
+		r = job(s, verb, "--help")
+		ok(r.returncode == 0 and r.stdout.startswith("usage: bureau job " + verb) and says in r.stdout and r.stdout.count("bureau job check") <= 2,
+			f"job {verb} --help is its own", r.stdout)
+	r = job(s, "rum", "x")
+	ok(r.returncode == 2 and "did you mean 'bureau job run'" in r.stderr, "a near word is guessed", r.stderr)
+
+
 ROWS = HEAD.replace("computers = 4", "computers = 6") + '''
 [inputs.n]
 jsonl = "n.jsonl"
@@ -471,7 +548,7 @@ def examples():
 def main():
 	s = StandIn()
 	try:
-		for part in (mistakes, everything, failing, weather, crashes, cancel, unreachable):
+		for part in (mistakes, words, everything, failing, last_words, all_runs, weather, crashes, cancel, unreachable):
 			part(s)
 		examples()
 	finally:

@@ -139,7 +139,7 @@ static void order(struct spec *spec)
 	struct err e = { 0 };
 
 	begin(&f, spec);
-	sched_begin(f.s, 2, false, false, &e);
+	sched_begin(f.s, 2, INT64_MAX, false, false, &e);
 	loop_turn(f.loop, 0);
 	ok(f.n == 1 && !strcmp(f.running[0]->id, "a"), "only the first can start");
 	good(&f, f.running[0]);
@@ -167,7 +167,7 @@ static void failures(struct spec *spec)
 
 	begin(&f, spec);
 	t = sched_tasks(f.s, &n);
-	sched_begin(f.s, 2, false, false, &e);
+	sched_begin(f.s, 2, INT64_MAX, false, false, &e);
 	loop_turn(f.loop, 0);
 	good(&f, f.running[0]);
 	loop_turn(f.loop, 0);
@@ -203,7 +203,7 @@ static void busy(struct spec *spec)
 
 	begin(&f, spec);
 	t = sched_tasks(f.s, &n);
-	sched_begin(f.s, 2, false, false, &e);
+	sched_begin(f.s, 2, INT64_MAX, false, false, &e);
 	loop_turn(f.loop, 0);
 	take_out(&f, &t[0]);
 	sched_failed(f.s, &t[0], FAIL_BUSY, 0, "no room");
@@ -231,7 +231,7 @@ static void replay(struct spec *spec)
 	struct task *t;
 
 	begin(&f, spec);
-	sched_begin(f.s, 2, false, false, &e);
+	sched_begin(f.s, 2, INT64_MAX, false, false, &e);
 	loop_turn(f.loop, 0);
 	good(&f, f.running[0]);
 	loop_turn(f.loop, 0);
@@ -242,7 +242,7 @@ static void replay(struct spec *spec)
 	t = sched_tasks(g.s, &n);
 	ok(t[0].state == TASK_DONE && !strcmp(json_string_value(json_object_get(t[0].result, "x")), "a"), "what was done is done, with its result");
 	ok(t[1].state == TASK_WORKING && t[2].state == TASK_STARTING, "the others as they were");
-	sched_begin(g.s, 2, true, false, &e);
+	sched_begin(g.s, 2, INT64_MAX, true, false, &e);
 	loop_turn(g.loop, 0);
 	ok(g.starts == 2 && t[1].attempt == 2 && t[0].attempt == 1, "what was cut starts again under a new number; what was done doesn't");
 	line = json_pack("{s:s,s:s}", "task", "nix", "to", "done");
@@ -263,7 +263,7 @@ static void no_journal(struct spec *spec)
 	int n;
 
 	begin(&f, spec);
-	sched_begin(f.s, 2, false, false, &e);
+	sched_begin(f.s, 2, INT64_MAX, false, false, &e);
 	loop_turn(f.loop, 0);
 	f.broken = true;
 	good(&f, f.running[0]);
@@ -286,7 +286,7 @@ static void many(void)
 	begin(&f, spec);
 	t = sched_tasks(f.s, &n);
 	ok(n == 201 && !strcmp(t[7].id, "x.008") && json_integer_value(json_object_get(sched_row(f.s, &t[7]), "a")) == 7, "a task a row");
-	sched_begin(f.s, 20, false, false, &e);
+	sched_begin(f.s, 20, INT64_MAX, false, false, &e);
 	for (int i = 0; i < 5000 && !f.finished; i++) {
 		loop_turn(f.loop, 0);
 		if (f.n)
