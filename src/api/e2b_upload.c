@@ -41,6 +41,7 @@ struct upload {
 	bool gzip, inflating, stream_end;
 	z_stream z;
 	uint64_t dropped;
+	int64_t taken;           /* of the body, by the parser */
 	int failed;              /* status of the answer once the body is over; 0 = all is well */
 	char why[400];
 	struct op_tie tie;
@@ -182,6 +183,9 @@ static json_t *write_args(struct upload *u, const char *path)
 	json_object_set_new(args, "path", json_string(path));
 	if (u->metadata)
 		json_object_set(args, "metadata", u->metadata);
+	/* of a part no more can come than what is left of the whole */
+	if (!u->gzip && http_req_body_length(u->q.r) > u->taken)
+		json_object_set_new(args, "size", json_integer(http_req_body_length(u->q.r) - u->taken));
 	return args;
 }
 
@@ -338,6 +342,7 @@ static void on_body(void *ctx, struct http_req *r, const char *p, size_t n)
 		http_req_pause(r);
 	}
 	step(u);
+	u->taken += (int64_t)n;
 }
 
 static void on_body_end(void *ctx, struct http_req *r)

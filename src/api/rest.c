@@ -293,6 +293,9 @@ static void start(struct api *a, struct http_req *r, const struct principal *who
 	}
 	if (read_path_and_query(c, names, values, n, &e) < 0)
 		rest_fail(r, &e);
+	else if (str_eq(op->name, "file.write") && !json_object_get(c->args, "size") && http_req_body_length(r) > 0 &&
+		json_object_set_new(c->args, "size", json_integer(http_req_body_length(r))) < 0)
+		rest_fail(r, (err_set(&e, ENOMEM, "no memory"), &e));
 	else if (op->takes_body && !op->gives_fd)
 		rest_input(c);
 	else if (op->takes_body || http_req_body_length(r) == 0)

@@ -15,6 +15,7 @@
 #include "guest/path.h"
 
 #define XATTRS 64
+#define ROOM_MIN (64 << 10)     /* room for less isn't worth a child */
 
 /* The path and user that most requests begin with. */
 struct target {
@@ -301,12 +302,23 @@ static int open_for_write(const struct target *t, uint32_t mode, struct err *e)
 	return fd_take(&fd);
 }
 
+/* A child makes room and then answers; false: it can't, or it isn't worth one. */
+static bool make_room(struct conn *c, uint32_t id, const struct target *t, int fd, uint64_t size)
+{
+	struct tree_room m = { &c->g->users, t->path, fd, size };
+	struct helper_job j = { .run = tree_room, .ctx = &m, .user = act_user(&t->user), .keep = { fd } };
+	struct err e;
+
+	return size >= ROOM_MIN && size <= INT64_MAX && helper_start(c, id, &j, &e) == 0;
+}
+
 void file_write(struct conn *c, struct msg_reader *r)
 {
 	const char *path = msg_get_str(r, GUEST_PATH), *user = msg_get_str(r, 63);
 	uint32_t mode = msg_get_u32(r);
 	const char *xattrs[XATTRS + 1];
 	size_t n = msg_get_strv(r, xattrs, XATTRS, ENTRY_META);
+	uint64_t size = msg_get_u64(r);
 	AUTO_FD int fd = -1;
 	struct target t;
 	struct err e;
@@ -326,6 +338,6 @@ void file_write(struct conn *c, struct msg_reader *r)
 	}
 	if (rc < 0)
 		conn_err(c, r->id, &e);
-	else
+	else if (!make_room(c, r->id, &t, fd, size))
 		answer_entry(c, r->id, &t, 0, fd);
 }

@@ -31,6 +31,8 @@ void tree_dir(int sock, uint32_t id, void *dir);
 struct tree_move { struct users *users; const char *from, *to; };
 void tree_move(int sock, uint32_t id, void *move);
 void tree_remove(int sock, uint32_t id, void *path);
+struct tree_room { struct users *users; const char *path; int fd; uint64_t size; };
+void tree_room(int sock, uint32_t id, void *room);
 struct tree_fill { int from, to; };
 void tree_fill(int sock, uint32_t id, void *fill);
 #endif

@@ -2,10 +2,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #define DEPTH_MAX 128
 #define BATCH 32768             /* names sorted at once; a larger folder comes in several sorted runs */
 #define COPY_CHUNK 65536
+#define TRIM_MIN (4 << 20)         /* less than that, left behind a file, isn't worth a process */
 
 /* ---- list ---- */
 
@@ -100,6 +103,58 @@ void tree_dir(int sock, uint32_t id, void *dir)
 	}
 	conn_begin(&w, G_OK, id);
 	msg_put_u32(&w, l.count);
+	helper_send(sock, &w);
+}
+
+/* ---- room for what comes ----
+ *
+ * Memory is charged to whose process asks for it first. An upload is written by the server, so its pages are made here before, by a
+ * process of the computer: then they count towards the computer's memory. Without room here the writer meets that by itself. What was
+ * made for nothing, behind the end of a file whose writer went away, is given back by a child that waits for the writer's close. */
+
+/* When there is no memory, this process goes and not PID 1 or a program. */
+static void first_to_go(void)
+{
+	AUTO_FD int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, "1000", 4) < 0)
+		errno = 0;
+}
+
+static void trim_when_closed(const char *self)
+{
+	char event[sizeof(struct inotify_event) + NAME_MAX + 1];
+	int fd = open(self, O_WRONLY | O_CLOEXEC), watch = inotify_init1(IN_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || watch < 0 || inotify_add_watch(watch, self, IN_CLOSE_WRITE) < 0 || fork() != 0)
+		return;
+	/* the writer's own descriptor, and the connection: neither may stay open here */
+	fd_close_from(3, (int[]){ fd < watch ? fd : watch, fd < watch ? watch : fd }, 2);
+	while (read(watch, event, sizeof event) < 0 && errno == EINTR)
+		;
+	if (fstat(fd, &st) == 0 && ftruncate(fd, st.st_size) < 0)
+		_exit(1);
+	_exit(0);
+}
+
+void tree_room(int sock, uint32_t id, void *room)
+{
+	struct tree_room *m = room;
+	struct msg_writer w;
+	char self[32];
+	struct err e;
+
+	first_to_go();
+	snprintf(self, sizeof self, "/proc/self/fd/%d", m->fd);
+	if (fallocate(m->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)m->size) == 0 && m->size >= TRIM_MIN)
+		trim_when_closed(self);
+	conn_begin(&w, G_OK, id);
+	if (entry_put(m->users, &w, m->path, &e) < 0) {
+		helper_err(sock, id, &e);
+		return;
+	}
+	msg_put_fd(&w, m->fd);
 	helper_send(sock, &w);
 }
 

@@ -109,7 +109,8 @@ int guest_remove(struct guest *g, struct guest_call *k, const char *path, const 
 int guest_read(struct guest *g, struct guest_call *k, const char *path, const char *user, struct err *e);
 int guest_dir(struct guest *g, struct guest_call *k, const char *path, const char *user, uint32_t depth, struct err *e);
 int guest_move(struct guest *g, struct guest_call *k, const char *from, const char *to, const char *user, struct err *e);
-int guest_write(struct guest *g, struct guest_call *k, const char *path, const char *user, uint32_t mode, const char *const *meta, size_t nmeta, struct err *e);
+int guest_write(struct guest *g, struct guest_call *k, const char *path, const char *user, uint32_t mode, const char *const *meta, size_t nmeta,
+	uint64_t size, struct err *e);
 int guest_watch(struct guest *g, struct guest_call *k, const char *path, const char *user, bool recursive, bool entries, bool network, struct err *e);
 int guest_dial(struct guest *g, struct guest_call *k, uint16_t port, struct err *e);
 int guest_ports(struct guest *g, struct guest_call *k, struct err *e);

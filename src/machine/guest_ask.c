@@ -192,7 +192,7 @@ int guest_move(struct guest *g, struct guest_call *k, const char *from, const ch
 }
 
 int guest_write(struct guest *g, struct guest_call *k, const char *path, const char *user, uint32_t mode, const char *const *meta, size_t nmeta,
-	struct err *e)
+	uint64_t size, struct err *e)
 {
 	struct msg_writer *w = begin_path(g, k, G_WRITE, path, user, e);
 
@@ -200,6 +200,7 @@ int guest_write(struct guest *g, struct guest_call *k, const char *path, const c
 		return -e->code;
 	msg_put_u32(w, mode);
 	msg_put_strv(w, meta, nmeta);
+	msg_put_u64(w, size);
 	return guest_commit(g, k, e);
 }
 

@@ -102,7 +102,8 @@ void op_file_write(struct op_call *c)
 		return;
 	}
 	if (begin(c, &g, on_opened))
-		op_sent(c, guest_write(g, &c->gc, arg_str(c, "path"), arg_str(c, "user"), (uint32_t)arg_int(c, "mode", 0) & 07777, meta, n, &e), &e);
+		op_sent(c, guest_write(g, &c->gc, arg_str(c, "path"), arg_str(c, "user"), (uint32_t)arg_int(c, "mode", 0) & 07777, meta, n,
+			(uint64_t)arg_int(c, "size", 0), &e), &e);
 }
 
 /* ---- many ---- */

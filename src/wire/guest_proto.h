@@ -62,7 +62,8 @@ enum guest_type {
 	G_MOVE,           /* str from, str to, str user → entry (parents of `to` are made) */
 	G_REMOVE,         /* str path, str user → nothing; whole tree; missing is fine; "/" and the like: EINVAL */
 	G_READ,           /* str path, str user → entry, u8 kind (enum guest_body), one descriptor. EISDIR. */
-	G_WRITE,          /* str path, str user, u32 mode (0 = 0644), str… xattrs "name=value" (replace all user.e2b.*) → entry before the body, one
+	G_WRITE,          /* str path, str user, u32 mode (0 = 0644), str… xattrs "name=value" (replace all user.e2b.*), u64 bytes that will come at most (0 = not known: room
+	                     for them is made in the computer's name) → entry before the body, one
 	                     writable descriptor of a truncated regular file. Parents are made; owner is user. EISDIR; EINVAL not a regular file. */
 	G_WATCH,          /* str path, str user, u8 recursive, u8 with entry, u8 network mounts too → nothing, then G_EVENT…; ENOENT, ENOTDIR */
 	G_DIAL,           /* u16 port → one connected TCP socket (127.0.0.1, else ::1). ECONNREFUSED */

@@ -2,6 +2,11 @@
 #include "tap.h"
 #include "guest_lab.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include "core/clock.h"
+
 static struct lab l;
 
 static struct lab_stream *ask(uint16_t type, const char *path, const char *user)
@@ -57,6 +62,7 @@ static struct lab_stream *write_file(const char *path, const char *user, uint32_
 	msg_put_str(&w, user);
 	msg_put_u32(&w, mode);
 	msg_put_strv(&w, &meta, meta != NULL);
+	msg_put_u64(&w, 0);
 	lab_call(&l, s, &w);
 	if (!s->failed && s->fd >= 0 && write(s->fd, text, strlen(text)) < 0)
 		s->failed = true;
@@ -219,6 +225,47 @@ static void changing(void)
 	ok(ask(G_REMOVE, "/sealed/file", "")->code == EROFS, "not what is read-only");
 }
 
+static int64_t held(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) < 0 ? -1 : (int64_t)st.st_blocks * 512;
+}
+
+/* Room for what comes is made in the computer, and given back when less came. */
+static void room(void)
+{
+	const uint64_t size = 8 << 20;
+	struct msg_writer w;
+	struct lab_stream *s = lab_begin(&l, &w, G_WRITE);
+	int64_t until = clock_mono_ms() + 10000;
+	char self[40];
+	int look;
+
+	msg_put_str(&w, "/tmp/large");
+	msg_put_str(&w, "");
+	msg_put_u32(&w, 0);
+	msg_put_strv(&w, NULL, 0);
+	msg_put_u64(&w, size);
+	lab_call(&l, s, &w);
+	snprintf(self, sizeof self, "/proc/self/fd/%d", s->fd);
+	look = open(self, O_RDONLY | O_CLOEXEC);
+	if (!ok(!s->failed && look >= 0, "a large file"))
+		return;
+	if (held(look) == 0)
+		skip("this file system makes no room");
+	else
+		ok(held(look) >= (int64_t)size && lseek(look, 0, SEEK_END) == 0, "has its room before anything comes, and is empty");
+	ok(write(s->fd, "abc", 3) == 3, "little comes");
+	close(s->fd);
+	while (held(look) > 65536 && clock_mono_ms() < until)
+		poll(NULL, 0, 5);
+	ok(held(look) <= 65536 && lseek(look, 0, SEEK_END) == 3, "the rest is given back");
+	close(look);
+	s = write_file("/tmp/large", "", 0, NULL, "again");
+	ok(!s->failed, "and it can be written again");
+}
+
 int main(void)
 {
 	if (!lab_start(&l)) {
@@ -229,6 +276,7 @@ int main(void)
 	reading();
 	listing();
 	changing();
+	room();
 	lab_end(&l);
 	return done_testing();
 }

@@ -401,7 +401,7 @@ static void opened(uint16_t type, int fd, uint8_t kind, bool good, const char *w
 	if (type == G_READ)
 		guest_read(guest, &k, "/f", "", &e);
 	else if (type == G_WRITE)
-		guest_write(guest, &k, "/f", "", 0, NULL, 0, &e);
+		guest_write(guest, &k, "/f", "", 0, NULL, 0, 0, &e);
 	else
 		guest_dial(guest, &k, 80, &e);
 	id = request(type);

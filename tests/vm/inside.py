@@ -329,6 +329,28 @@ def pids_of(name, uid):
     return found
 
 
+def check_clock(who, cli):
+    """This machine's clock is ours to set: no sandbox ends or lives on for it."""
+    box = cli("sandbox", "create", "--timeout", "1h").out.strip()
+
+    def left():
+        r = cli("sandbox", "show", box, "--json")
+        m = re.search(r'"ends_at": ?(\d+)', r.out) if re.search(r'"state": ?"running"', r.out) else None
+        return int(m.group(1)) / 1000 - time.time() if m else None
+
+    ok(left() and 3400 < left() <= 3600, f"{who.name}: an hour is left", left())
+    for days in (1, -3, 2):
+        time.clock_settime(time.CLOCK_REALTIME, time.time() + days * 86400)
+        ok(wait_for(lambda: left() and 3000 < left() <= 3600, 5), f"{who.name}: the clock is set by {days} days: an hour is left", left())
+    e = cli("sandbox", "exec", box, "--", "echo", "there")
+    ok(e.out == "there\n", f"{who.name}: and it's there", e)
+    short = cli("sandbox", "create", "--timeout", "4s").out.strip()
+    time.clock_settime(time.CLOCK_REALTIME, time.time() - 3600)
+    ok(short and wait_for(lambda: cli("sandbox", "exec", short, "--", "true").code == 125, 30), f"{who.name}: four seconds are over on a clock that went back", short)
+    time.clock_settime(time.CLOCK_REALTIME, time.time() + 3600)
+    cli("sandbox", "kill", box)
+
+
 def check_server(who, limited):
     state = f"/tmp/state-{who.uid}-{int(who.delegated)}"
     serve = who.start("bureau", "serve", "--state", state, "--listen", "127.0.0.1:0", "--pool", "1")
@@ -361,6 +383,8 @@ def check_server(who, limited):
     ok(e.code == 0 and e.out == "kept\n", f"{who.name}: its computers are still there", e)
     c = cli("sandbox", "create")
     ok(c.code == 0, f"{who.name}: and new ones are made", c)
+    if not who.uid:
+        check_clock(who, cli)
     k = cli("sandbox", "kill", box, c.out.strip() or box)
     ok(k.code == 0, f"{who.name}: sandbox kill, one of them adopted", k)
     serve.send_signal(signal.SIGTERM)
