@@ -347,7 +347,7 @@ static void test_upload(void)
 	ok(status() == 200, "raw upload");
 	is_str(file_text(fd), "raw", "is in the file");
 	is_str(body(), "[{\"name\":\"a.txt\",\"path\":\"/home/user/a.txt\",\"type\":\"file\",\"metadata\":{\"author\":\"me\"}}]", "answer");
-	is_str(fake.asked, "file.write {\"id\":\"" ID "\",\"metadata\":{\"author\":\"me\"},\"path\":\"a.txt\"}\n", "as asked");
+	is_str(fake.asked, "file.write {\"id\":\"" ID "\",\"metadata\":{\"author\":\"me\"},\"path\":\"a.txt\",\"size\":3}\n", "as asked");
 	fake.fd = dup(fd);
 	ok(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0, "emptied");
 	ask("POST", "/files?path=a.txt", ENVD "Content-Type: application/octet-stream\r\nContent-Encoding: gzip\r\n", gz, sizeof gz - 1);
@@ -362,7 +362,7 @@ static void test_upload(void)
 		"--xx\r\nContent-Disposition: form-data; name=\"file\"; filename=\"d/e/x.txt\"\r\n\r\none\r\n--xx--\r\n");
 	ok(status() == 200, "multipart upload");
 	is_str(file_text(fd), "one", "is in the file");
-	is_str(fake.asked, "file.write {\"id\":\"" ID "\",\"path\":\"d/e/x.txt\"}\n", "with the whole name");
+	is_str(fake.asked, "file.write {\"id\":\"" ID "\",\"path\":\"d/e/x.txt\",\"size\":88}\n", "with the whole name");
 	post("/files?path=q", ENVD "Content-Type: multipart/form-data; boundary=xx\r\n", "--xx\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n1");
 	ok(status() >= 400, "multipart that is cut off");
 	fake.error = ENOSPC, fake.error_times = 1;
