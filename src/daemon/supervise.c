@@ -216,6 +216,7 @@ static void go_on_stopping(struct super *u)
 static void on_signal(void *ctx, int signo)
 {
 	struct super *u = ctx;
+	struct err e;
 
 	if (u->stopping) {
 		/* again: now */
@@ -226,6 +227,9 @@ static void on_signal(void *ctx, int signo)
 	}
 	log_info("stopping%s", u->s->keep ? ", computers go on" : "");
 	u->stopping = true;
+	/* one that waits for its turn to be started again is needed now: computers and their groups end by it */
+	if (!u->s->keep && !u->child[KEEPER].running && start_child(u, KEEPER, &e) < 0)
+		log_error("%s", e.msg);
 	go_on_stopping(u);
 }
 

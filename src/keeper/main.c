@@ -147,6 +147,17 @@ static int make_ids(int fd)
 	return msg_send(fd, &w) < 0;
 }
 
+/* One that comes while we are set up is for on_signal(): an end by it would leave what an earlier keeper made. */
+static void hold_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = { .uid = geteuid() };
@@ -154,6 +165,7 @@ int main(int argc, char **argv)
 	struct err e = { .code = 0 };
 	int code;
 
+	hold_signals();
 	if (parse(argc, argv, &o) < 0) {
 		fputs(usage, stderr);
 		return 2;

@@ -62,11 +62,13 @@ static void close_answer(struct keeper_answer *a)
 
 /* ---- sending ---- */
 
+/* A keeper that has died isn't a failure: the link's end is about to be noticed, and the call is sent again to the next one. */
 static int send_bytes(struct keeper *k, const void *p, size_t n)
 {
 	struct msg_writer w = { .p = (uint8_t *)(uintptr_t)p, .len = n, .cap = n };
+	int r = link_send(k->link, &w);
 
-	return link_send(k->link, &w);
+	return r == -EPIPE || r == -ECONNRESET || r == -ENOTCONN ? 0 : r;
 }
 
 static void send_simple(struct keeper *k, uint16_t type, uint32_t id, const char *cid)

@@ -100,11 +100,11 @@ def test_life():
 def test_programs(id):
     out, err, end = s.exec(id, "sh", "-c", "echo out; echo err >&2; exit 7")
     equal((out, err, end), (b"out\n", b"err\n", {"how": "exited", "code": 7, "oom": False}), "output and exit")
-    fails(404, "not_found", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "no-such-program"})
+    fails(404, "no_program", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "no-such-program"})
     fails(404, "not_found", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "true", "cwd": "/nowhere"})
     equal(s.exec(id, "id", "-un", user="root")[0], b"root\n", "as root")
     fails(403, "forbidden", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "true", "user": "nobody-here"})
-    fails(403, "forbidden", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "/etc"})
+    fails(400, "not_executable", "POST", f"/v1/sandboxes/{id}/exec", {"cmd": "/etc"})
     equal(s.exec(id, "sleep", "9", timeout_ms=100)[2]["how"], "timeout", "a program's time")
     data = s.exec(id, "head", "-c", "5000000", "/dev/zero")[0]
     ok(len(data) == 5000000 and not any(data), "5 MB of output")
