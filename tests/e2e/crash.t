@@ -176,6 +176,15 @@ try:
     s.kill(olds[0][0])
     s.stop()
     s.start()
+    id = s.create()["id"]
+    for n in range(5):           # the next one waits for its turn; the stop comes first
+        os.kill(wait_for(lambda: s.pid_of("bureau-keeper"), 20), signal.SIGKILL)
+    ok(wait_for(lambda: not s.pid_of("bureau-keeper"), 5), "no keeper for a moment")
+    equal(s.stop(), 0, "a server whose keeper has just died stops")
+    left = wait_for(lambda: not s.leftovers(), 5) or s.leftovers()
+    ok(left is True, "and leaves nothing", left)
+    s.start()
+    equal(s.call("GET", f"/v1/sandboxes/{id}")["why"], "shutdown", "its tombstone says why")
     s.stop()
     left = wait_for(lambda: not s.leftovers(), 5) or s.leftovers()
     ok(left is True, "nothing is left on this host", left)

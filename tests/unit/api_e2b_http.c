@@ -296,10 +296,10 @@ static void test_streams(void)
 
 static void test_download(void)
 {
-	char path[] = "/tmp/e2b-test-XXXXXX";
+	char path[512];
 	int pipes[2];
 
-	fake.fd = mkstemp(path);
+	fake.fd = mkstemp(tap_tmp(path, sizeof path, "e2b-test"));
 	unlink(path);
 	ok(write(fake.fd, "abc", 3) == 3, "a file");
 	fake.result = "{\"entry\":" ENTRY ",\"kind\":\"file\"}";
@@ -337,8 +337,8 @@ static void test_upload(void)
 {
 	/* "zipped" by gzip */
 	static const char gz[] = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab\xca\x2c\x28\x48\x4d\x01\x00\x57\x68\xc2\xe2\x06\x00\x00\x00";
-	char path[] = "/tmp/e2b-test-XXXXXX";
-	int fd = mkstemp(path);
+	char path[512];
+	int fd = mkstemp(tap_tmp(path, sizeof path, "e2b-test"));
 
 	unlink(path);
 	fake.result = "{\"entry\":" ENTRY "}";

@@ -9,11 +9,11 @@
 
 int main(void)
 {
-	char dir[] = "/tmp/bureau-unit-XXXXXX", path[64];
+	char dir[256], path[512];
 	struct client_where w;
 	struct err e = { 0 };
 
-	ok(mkdtemp(dir) != NULL, "a folder");
+	ok(mkdtemp(tap_tmp(dir, sizeof dir, "bureau-unit")) != NULL, "a folder");
 	unsetenv("BUREAU_URL");
 	unsetenv("BUREAU_API_KEY");
 	setenv("BUREAU_STATE", dir, 1);

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static char top[] = "/tmp/bureau-fd-XXXXXX";
+static char top[256];
 static int dir;
 static struct err e;
 
@@ -168,7 +168,7 @@ static int shut_folders(void)
 /* A mount left in the tree: refused, and what is mounted keeps its files. */
 static int mounted(void)
 {
-	char from[128], to[128];
+	char from[400], to[400];
 
 	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return 77;
@@ -304,7 +304,7 @@ int main(void)
 {
 	char *text;
 
-	if (!mkdtemp(top) || (dir = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+	if (!mkdtemp(tap_tmp(top, sizeof top, "bureau-fd")) || (dir = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
 		return 1;
 	test_read();
 	test_write();

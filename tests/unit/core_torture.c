@@ -24,7 +24,7 @@ void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 void __libc_free(void *p);
 
-static char top[] = "/tmp/bureau-torture-XXXXXX";
+static char top[256];
 static bool counting;
 static int calls, fail_at, live;
 
@@ -116,7 +116,7 @@ static int case_file(void)
 {
 	AUTO_FREE char *text = NULL, *proc = NULL;
 	size_t n;
-	char path[64];
+	char path[400];
 	int r;
 
 	snprintf(path, sizeof path, "%s/file", top);
@@ -146,7 +146,7 @@ static int case_loop(void)
 
 static int case_tree(void)
 {
-	char path[64], deep[128];
+	char path[400], deep[500];
 	int r;
 
 	snprintf(path, sizeof path, "%s/tree", top);
@@ -195,7 +195,7 @@ int main(void)
 
 	/* stdout and first-time allocations of libraries must not be counted */
 	setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
-	if (!mkdtemp(top))
+	if (!mkdtemp(tap_tmp(top, sizeof top, "bureau-torture")))
 		return 1;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		int r = run(cases[i].run, 0), total, leaks = 0, wrong = 0, masked = 0;

@@ -53,7 +53,7 @@ struct lab {
 	int fd, listen;
 	bool single, gone;
 	rlim_t nproc, nofile;   /* set before lab_start: limits of the guest itself (0 = as they are) */
-	char dir[64];
+	char dir[128];
 	struct lab_stream *s[LAB_STREAMS];
 	uint32_t next_id;
 };
@@ -240,8 +240,7 @@ static inline bool lab_start(struct lab *l)
 	*l = (struct lab){ .nproc = l->nproc, .nofile = l->nofile };
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	snprintf(l->dir, sizeof l->dir, "/tmp/guest-lab-XXXXXX");
-	if (!mkdtemp(l->dir) || pipe2(ready, O_CLOEXEC) < 0 || sock_pair(pair, &e) < 0)
+	if (!mkdtemp(tap_tmp(l->dir, sizeof l->dir, "guest-lab")) || pipe2(ready, O_CLOEXEC) < 0 || sock_pair(pair, &e) < 0)
 		return false;
 	d = open(l->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (sock_listen_at(d, "sock", 0600, 16, &l->listen, &e) < 0)
@@ -303,7 +302,7 @@ static inline void lab_free(struct lab *l)
 
 static inline void lab_end(struct lab *l)
 {
-	char path[80];
+	char path[200];
 
 	if (l->pid > 0) {
 		kill(l->pid, SIGKILL);

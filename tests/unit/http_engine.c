@@ -20,7 +20,7 @@
 static struct loop *loop;
 static struct http_server *app, *front;
 static struct http_client *client;
-static char app_at[64], front_at[64], unix_at[128], dir[64];
+static char app_at[64], front_at[64], unix_at[128], dir[100];
 static int ends[4];             /* on_end by why */
 static int proxy_results[3];
 static struct http_req *held;
@@ -155,14 +155,14 @@ static void app_request(void *ctx, struct http_req *r)
 		http_on_drain(r, 16384, echo_drain, NULL);
 		http_req_read(r, echo_data, echo_end, NULL);
 	} else if (str_eq(p, "/file")) {
-		char path[128];
+		char path[400];
 
 		snprintf(path, sizeof path, "%s/file", dir);
 		int fd = open(path, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600);
 
 		http_req_to_fd(r, fd, 256 << 20, stored, (void *)(intptr_t)fd);
 	} else if (str_eq(p, "/get")) {
-		char path[128];
+		char path[400];
 
 		snprintf(path, sizeof path, "%s/file", dir);
 		http_reply_file(r, "application/octet-stream", open(path, O_RDONLY | O_CLOEXEC));
@@ -474,7 +474,7 @@ static void test_gone(void)
 static void test_file(void)
 {
 	size_t size = 64 << 20;
-	char *p = malloc(size), path[128];
+	char *p = malloc(size), path[400];
 	struct stat st;
 
 	for (size_t i = 0; i < size; i += 4096)
@@ -646,8 +646,7 @@ static void setup(void)
 	struct http_server_opts o = { .on_request = app_request }, fo = { .on_request = front_request };
 	struct http_listen li = { .address = "127.0.0.1:0" }, ul = { .address = unix_at };
 
-	strcpy(dir, "/tmp/http-engine-XXXXXX");
-	if (!mkdtemp(dir))
+	if (!mkdtemp(tap_tmp(dir, sizeof dir, "http-engine")))
 		perror("mkdtemp");
 	snprintf(unix_at, sizeof unix_at, "unix:%s/s", dir);
 	for (size_t i = 0; i < sizeof big; i++)
@@ -690,7 +689,7 @@ static void test_shared(void)
 
 int main(void)
 {
-	char path[128];
+	char path[400];
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	setup();

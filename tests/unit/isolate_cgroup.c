@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char top[] = "/tmp/bureau-cgroup-XXXXXX";
+static char top[256];
 
 static int tree(const char *name)
 {
-	char path[128];
+	char path[400];
 
 	snprintf(path, sizeof path, "%s/%s", top, name);
 	mkdir(path, 0755);
@@ -117,7 +117,7 @@ int main(void)
 {
 	struct err e;
 
-	if (!mkdtemp(top))
+	if (!mkdtemp(tap_tmp(top, sizeof top, "bureau-cgroup")))
 		return 1;
 	unified();
 	hybrid();

@@ -30,12 +30,12 @@ int main(void)
 {
 	struct keeper k = { .run_fd = -1, .boot = "b00t" };
 	struct record r = { .pid = 42, .start_time = 12345678901u, .slot = 7, .net = 1, .template_name = "base" }, back;
-	char dir[] = "/tmp/bureau-record-XXXXXX";
+	char dir[256];
 	struct err e;
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		ok(record_parse(cases[i].text, "b00t", &back) == cases[i].code, "%s", cases[i].what);
-	if (!mkdtemp(dir))
+	if (!mkdtemp(tap_tmp(dir, sizeof dir, "bureau-record")))
 		return 1;
 	k.records_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ok(record_write(&k, "abcdefgh1", &r, &e) == 0, "written");

@@ -120,8 +120,8 @@ static int count(void *ctx, const json_t *line, struct err *e) { ++*(int *)ctx; 
 
 static void journals(void)
 {
-	char dir[] = "/tmp/bureau-unit-XXXXXX";
-	int fd = mkdtemp(dir) ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1, n = 0, f;
+	char dir[256];
+	int fd = mkdtemp(tap_tmp(dir, sizeof dir, "bureau-unit")) ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1, n = 0, f;
 	struct journal *j = NULL;
 	struct err e = { 0 };
 

@@ -14,7 +14,7 @@
 #include "core/fd.h"
 #include "tap.h"
 
-static char dir[] = "/tmp/bureau-store-XXXXXX";
+static char dir[256];
 static char seen[400];
 
 static bool note(void *ctx, const struct store_sandbox *row)
@@ -133,7 +133,7 @@ static void test_many(void)
 	struct store_query page = { .ended = true, .cursor_started = 1000, .cursor_id = "n0000500" };
 	int64_t worst = 0, took;
 	struct store *s = NULL;
-	char path[100];
+	char path[400];
 	bool fine = true;
 	sqlite3 *db;
 	struct err e;
@@ -174,7 +174,7 @@ static void test_many(void)
 
 static void scribble(const char *name, off_t at, const char *text)
 {
-	char path[100];
+	char path[400];
 	int fd;
 
 	snprintf(path, sizeof path, "%s/cut/%s", dir, name);
@@ -188,7 +188,7 @@ static void test_power_cut(void)
 {
 	struct store *s = NULL;
 	struct store_sandbox a = row("pppppppp", 10), got;
-	char junk[3000], path[140], cut[100];
+	char junk[3000], path[440], cut[400];
 	struct err e;
 
 	snprintf(cut, sizeof cut, "%s/cut", dir);
@@ -234,7 +234,7 @@ static void test_old(void)
 		"INSERT INTO sandboxes VALUES('oldtwo00',1,'running','host',0,1,'',6,0,0,'','','',NULL,1,1,1,1,1,1,0);"
 		"PRAGMA user_version = 1; COMMIT";
 	static const struct store_mark ab = { "a", "b" };
-	char path[100];
+	char path[400];
 	struct store *s = NULL;
 	sqlite3 *db;
 	struct err e;
@@ -283,7 +283,7 @@ int main(void)
 	struct store *s = NULL, *t = NULL;
 	struct err e;
 
-	if (!mkdtemp(dir))
+	if (!mkdtemp(tap_tmp(dir, sizeof dir, "bureau-store")))
 		return 1;
 	ok(store_open(dir, &s, &e) == 0, "opens a new folder");
 	test_rows(s);

@@ -140,14 +140,14 @@ static void back_pressure(void)
 
 static void named(void)
 {
-	char dir[] = "/tmp/wire-XXXXXX", deep[300];
+	char dir[256], deep[600];
 	struct err e;
 	struct stat st;
 	pid_t pid;
 	uid_t uid;
 	int d, l, c, a;
 
-	if (!mkdtemp(dir))
+	if (!mkdtemp(tap_tmp(dir, sizeof dir, "wire")))
 		return;
 	snprintf(deep, sizeof deep, "%s/%0200d", dir, 1);
 	mkdir(deep, 0700);
