@@ -8,6 +8,7 @@
 #include "cli/api.h"
 #include "core/clock.h"
 #include "core/fd.h"
+#include "core/newfile.h"
 #include "core/str.h"
 
 #define SHOW_FROM (8u << 20)
@@ -188,7 +189,8 @@ static int copy_in(struct api *a, const char *from, const char *id, const char *
 	return S_ISDIR(st.st_mode) ? put_tree(a, fd, id, path) : put_file(a, from, fd, id, path);
 }
 
-static int get_file(struct api *a, const char *id, const char *from, int fd)
+/* out NULL: fd is written to as it comes */
+static int get_file(struct api *a, const char *id, const char *from, int fd, struct newfile *out)
 {
 	struct copy c = { .a = a, .name = from };
 	struct client_file f = { .id = id, .path = from, .user = a->o.user, .fd = fd, .progress = on_progress };
@@ -196,6 +198,8 @@ static int get_file(struct api *a, const char *id, const char *from, int fd)
 	if (!client_get(a->client, &f, on_copied, &c))
 		return API_FAILED;
 	loop_run(a->loop);
+	if (out && !c.err.code)
+		newfile_commit(out, &c.err);
 	return finish(&c);
 }
 
@@ -217,17 +221,46 @@ static int get_tree(struct api *a, const char *id, const char *from, const char 
 	return finish(&c);
 }
 
+/* What isn't a file to be replaced: pipes, devices, and what is open already by another name. */
+static bool written_as_it_is(const char *path, const struct stat *st)
+{
+	return !S_ISREG(st->st_mode) || str_starts(path, "/dev/") || str_starts(path, "/proc/");
+}
+
+/* The target appears whole, or stays what it was. Through a link, what it leads to is replaced, not the link. */
+static int get_whole(struct api *a, const char *id, const char *from, const char *to)
+{
+	AUTO(newfile_drop) struct newfile out = NEWFILE_INIT;
+	AUTO_FREE char *real = realpath(to, NULL), *folder = strdup(real ? real : to);
+	AUTO_FD int dir = -1;
+	struct err e = { 0 };
+	struct stat st;
+	char *slash;
+
+	if (!real && lstat(to, &st) == 0)
+		return err_sys(&e, "write '%.200s': where the link leads", to), api_fail(&e);
+	slash = folder ? strrchr(folder, '/') : NULL;
+	if (slash)
+		slash[slash == folder] = '\0';
+	dir = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (!folder || dir < 0)
+		return err_sys(&e, "write '%.200s'", to), api_fail(&e);
+	if (newfile_begin(&out, dir, base_of(real ? real : to), 0666, &e) < 0)
+		return api_fail(&e);
+	return get_file(a, id, from, out.fd, &out);
+}
+
 static int copy_out(struct api *a, const char *id, const char *from, const char *to)
 {
 	char path[PATH_MAX], name[NAME_MAX + 1];
 	struct err e = { 0 };
 	AUTO_FD int fd = -1;
 	struct stat st;
-	int kind, r;
+	int kind;
 	size_t n;
 
 	if (str_eq(to, "-"))
-		return get_file(a, id, from, STDOUT_FILENO);
+		return get_file(a, id, from, STDOUT_FILENO, NULL);
 	kind = remote_kind(a, id, from, &e);
 	if (kind < 0)
 		return api_fail(&e);
@@ -242,11 +275,12 @@ static int copy_out(struct api *a, const char *id, const char *from, const char 
 		snprintf(path, sizeof path, "%s", to);
 	if (kind == 1)
 		return get_tree(a, id, from, path);
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (stat(path, &st) < 0 || !written_as_it_is(path, &st))
+		return get_whole(a, id, from, path);
+	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
 		return err_sys(&e, "write '%.200s'", path), api_fail(&e);
-	r = get_file(a, id, from, fd);
-	return r;
+	return get_file(a, id, from, fd, NULL);
 }
 
 int api_sandbox_cp(struct api *a)

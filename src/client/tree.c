@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include "client/client_priv.h"
 #include "core/fd.h"
+#include "core/newfile.h"
 #include "core/str.h"
 
 #define MAX_ITEMS 100000
@@ -29,7 +30,8 @@ struct client_tree {
 	struct item *items;
 	size_t n, cap, at;
 	uint64_t got;              /* size of the file that has just come */
-	int fd;
+	int fd;                    /* of a file on its way in */
+	struct newfile out;        /* or out */
 	struct client_call *call;
 	struct timer soon;
 	struct client_tree_end end;
@@ -41,6 +43,7 @@ static void tree_free(struct client_tree *t)
 	loop_disarm(t->c->loop, &t->soon);
 	client_cancel(t->call);
 	fd_drop(&t->fd);
+	newfile_drop(&t->out);
 	for (size_t i = 0; i < t->n; i++)
 		free(t->items[i].rel);
 	free(t->items);
@@ -115,20 +118,28 @@ static bool rel_ok(const char *rel)
 	}
 }
 
+/* The folder that rel lies in, and its name there. */
+static int open_parent(int dirfd, const char *rel, const char **ret_name)
+{
+	char path[PATH_MAX];
+	const char *slash = strrchr(rel, '/');
+	int fd;
+
+	*ret_name = slash ? slash + 1 : rel;
+	if (slash && (size_t)snprintf(path, sizeof path, "%.*s", (int)(slash - rel), rel) >= sizeof path)
+		return -ENAMETOOLONG;
+	fd = open_below(dirfd, slash ? path : ".", O_PATH | O_DIRECTORY, 0);
+	return fd < 0 ? -errno : fd;
+}
+
 static int make_folder(int dirfd, const char *rel)
 {
-	char path[PATH_MAX], *slash;
-	AUTO_FD int parent = -1;
+	const char *name;
+	AUTO_FD int parent = open_parent(dirfd, rel, &name);
 
-	if (str_copy(path, sizeof path, rel) < 0)
-		return -ENAMETOOLONG;
-	slash = strrchr(path, '/');
-	if (slash)
-		*slash = '\0';
-	parent = slash ? open_below(dirfd, path, O_PATH | O_DIRECTORY, 0) : open_below(dirfd, ".", O_PATH | O_DIRECTORY, 0);
 	if (parent < 0)
-		return -errno;
-	return mkdirat(parent, slash ? slash + 1 : path, 0777) < 0 && errno != EEXIST ? -errno : 0;
+		return parent;
+	return mkdirat(parent, name, 0777) < 0 && errno != EEXIST ? -errno : 0;
 }
 
 static void next(struct client_tree *t);
@@ -140,8 +151,10 @@ static void item_done(void *ctx, const struct client_answer *a)
 	struct stat st = { .st_size = 0 };
 
 	t->call = NULL;
-	if (!a->e && !t->put && t->fd >= 0 && (fchmod(t->fd, it->mode & 0777) < 0 || fstat(t->fd, &st) < 0))
+	if (!a->e && !t->put && (fchmod(t->out.fd, it->mode & 0777) < 0 || fstat(t->out.fd, &st) < 0))
 		err_sys(&t->err, "chmod '%s'", it->rel);
+	else if (!a->e && !t->put)
+		newfile_commit(&t->out, &t->err);
 	t->got = (uint64_t)st.st_size;
 	fd_drop(&t->fd);
 	if (a->e) {
@@ -188,16 +201,22 @@ static int start_put(struct client_tree *t, const struct item *it)
 static int start_get(struct client_tree *t, const struct item *it)
 {
 	char remote[PATH_MAX * 2];
+	const char *name;
+	AUTO_FD int parent = -1;
 	/* a file may have grown since it was listed, but not without end */
 	struct client_file f = { .id = t->id, .path = remote, .user = t->user, .progress = t->s.progress, .len = it->size + (1u << 20) };
 
 	if (t->s.max && t->end.bytes + it->size > t->s.max)
 		return err_set(&t->err, EFBIG, "the folder is larger than %llu bytes", (unsigned long long)t->s.max);
 	snprintf(remote, sizeof remote, "%s/%s", t->remote, it->rel);
-	t->fd = open_below(t->s.dirfd, it->rel, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0666);
-	if (t->fd < 0)
+	parent = open_parent(t->s.dirfd, it->rel, &name);
+	if (parent < 0) {
+		errno = -parent;
 		return err_sys(&t->err, "write '%s'", it->rel);
-	f.fd = t->fd;
+	}
+	if (newfile_begin(&t->out, parent, name, 0666, &t->err) < 0)
+		return err_wrap(&t->err, "'%.120s'", it->rel);
+	f.fd = t->out.fd;
 	t->call = client_get(t->c, &f, item_done, t);
 	return 0;
 }
@@ -377,6 +396,7 @@ static struct client_tree *tree_new(struct client *c, const struct client_tree_s
 	t->ctx = ctx;
 	t->put = put;
 	t->fd = -1;
+	t->out = (struct newfile)NEWFILE_INIT;
 	t->soon.fire = on_soon;
 	if (!t->id || !t->remote || (s->user && !t->user)) {
 		tree_free(t);

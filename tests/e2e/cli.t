@@ -151,8 +151,10 @@ def copies(s, id):
 	equal(cli(s, "sandbox", "exec", id, "--", "n/x.sh").stdout, "ran\n", "into a folder that is there")
 	equal(cli(s, "sandbox", "cp", id + ":nix", WORK).returncode, 3, "no such file: exit code 3")
 	equal(cli(s, "sandbox", "cp", "a", "b").returncode, 2, "two local paths: exit code 2")
+	targets(s, id)
 	if not REAL:
 		return
+	breaks(s)
 	cli(s, "sandbox", "exec", id, "--", "sh", "-c", "mkdir evil; ln -s /etc evil/out; echo x > evil/f")
 	os.makedirs(WORK / "safe")
 	os.symlink("/tmp", WORK / "safe/f")
@@ -161,6 +163,61 @@ def copies(s, id):
 	cli(s, "sandbox", "exec", id, "--", "sh", "-c", "mkdir -p evil2/f; echo x > evil2/f/planted")
 	r = cli(s, "sandbox", "cp", id + ":evil2/", WORK / "safe/")
 	ok(not os.path.exists("/tmp/planted"), "nothing is written through a link that lies in the way", r.stderr)
+
+
+def targets(s, id):
+	"""What a copied file may take the place of, and how."""
+	d = WORK / "targets"
+	d.mkdir()
+	(d / "old").write_text("old")
+	os.chmod(d / "old", 0o640)
+	os.symlink("old", d / "link")
+	os.symlink("nowhere", d / "dangling")
+	os.mkfifo(d / "pipe")
+	r = cli(s, "sandbox", "cp", id + ":n/o.txt", d / "link")
+	ok(r.returncode == 0 and os.path.islink(d / "link") and (d / "old").read_text() == "from stdin" and os.stat(d / "old").st_mode & 0o777 == 0o640,
+		"through a link: the file behind it is replaced, its mode stays", r.stderr)
+	ok(cli(s, "sandbox", "cp", id + ":n/o.txt", d / "dangling").returncode != 0 and not os.path.exists(d / "nowhere"), "not through a link to nowhere")
+	p = subprocess.Popen(["cat", d / "pipe"], stdout=subprocess.PIPE, text=True)
+	r = cli(s, "sandbox", "cp", id + ":n/o.txt", d / "pipe")
+	equal((r.returncode, p.communicate(timeout=20)[0]), (0, "from stdin"), "into a pipe")
+	ok(pathlib.Path(d / "pipe").is_fifo(), "which stays one")
+	equal(cli(s, "sandbox", "cp", id + ":n/o.txt", "/dev/stdout").stdout, "from stdin", "into /dev/stdout")
+	with open(d / "old", "w") as f:
+		subprocess.run([BUILD / "bureau", "sandbox", "cp", id + ":n/o.txt", "/dev/stdout"], env=env(s), stdout=f)
+	equal((d / "old").read_text(), "from stdin", "also when that is a file")
+	ok(cli(s, "sandbox", "cp", id + ":n/o.txt", d / "none/x").returncode != 0, "a folder that isn't there")
+	equal(sorted(os.listdir(d)), ["dangling", "link", "old", "pipe"], "nothing is left beside them")
+
+
+def breaks(s):
+	"""A copy that breaks in the middle leaves the target as it was."""
+	d = WORK / "breaks"
+	d.mkdir()
+	(d / "old").write_text("old")
+	for name, there in (("old", ["old"]), ("new", ["old"])):
+		id = cli(s, "sandbox", "create", "--template", "host", "--net", "none").stdout.strip()
+		cli(s, "sandbox", "exec", id, "--", "sh", "-c", "mkfifo p")
+		w = subprocess.Popen([BUILD / "bureau", "sandbox", "exec", id, "--", "sh", "-c", "exec > p; echo started >&2; head -c 100000 /dev/zero; echo sent >&2; sleep 100"], env=env(s),
+			stderr=subprocess.PIPE, text=True)
+		p = subprocess.Popen([BUILD / "bureau", "sandbox", "cp", id + ":p", d / name], env=env(s), stderr=subprocess.PIPE, text=True)
+		while w.stderr.readline() not in ("sent\n", ""):        # more than a pipe holds: cp is reading
+			pass
+		cli(s, "sandbox", "kill", id)
+		err = p.communicate(timeout=60)[1]
+		w.wait(60)
+		ok(p.returncode not in (0, None) and err, f"a copy to '{name}' breaks", err)
+		ok(sorted(os.listdir(d)) == there and (d / "old").read_text() == "old", "and leaves all as it was", os.listdir(d))
+	id = cli(s, "sandbox", "create", "--template", "host", "--net", "none").stdout.strip()
+	cli(s, "sandbox", "exec", id, "--", "sh", "-c", "mkfifo p")
+	w = subprocess.Popen([BUILD / "bureau", "sandbox", "exec", id, "--", "sh", "-c", "exec > p; head -c 100000 /dev/zero; echo sent >&2; sleep 100"], env=env(s), stderr=subprocess.PIPE, text=True)
+	p = subprocess.Popen([BUILD / "bureau", "sandbox", "cp", id + ":p", d / "new"], env=env(s), stderr=subprocess.PIPE)
+	w.stderr.readline()
+	p.kill()
+	p.wait()
+	ok(sorted(os.listdir(d)) == ["old"], "nor does one that is killed leave anything", os.listdir(d))
+	cli(s, "sandbox", "kill", id)
+	w.wait(60)
 
 
 def watching(s, id):
