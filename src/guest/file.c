@@ -30,6 +30,19 @@ static int find_target(struct conn *c, const char *path, const char *user, struc
 	return rc < 0 ? rc : path_resolve(path, t->user.home, t->path, sizeof t->path, e);
 }
 
+/* What most requests begin with: they are whole, and their target is found. False: that was answered. */
+static bool begin(struct conn *c, struct msg_reader *r, const char *path, const char *user, struct target *t)
+{
+	struct err e;
+
+	if (msg_reader_end(r, &e) < 0)
+		return false;           /* the link ends this peer */
+	if (find_target(c, path, user, t, &e) == 0)
+		return true;
+	conn_err(c, r->id, &e);
+	return false;
+}
+
 /* G_OK with the entry, a descriptor or two more; or the fault. */
 static void answer_entry(struct conn *c, uint32_t id, const struct target *t, uint8_t kind, int fd)
 {
@@ -56,13 +69,8 @@ void file_stat(struct conn *c, struct msg_reader *r)
 {
 	const char *path = msg_get_str(r, GUEST_PATH), *user = msg_get_str(r, 63);
 	struct target t;
-	struct err e;
 
-	if (msg_reader_end(r, &e) < 0)
-		return;
-	if (find_target(c, path, user, &t, &e) < 0)
-		conn_err(c, r->id, &e);
-	else
+	if (begin(c, r, path, user, &t))
 		answer_entry(c, r->id, &t, 0, -1);
 }
 
@@ -84,12 +92,11 @@ void file_dir(struct conn *c, struct msg_reader *r)
 	uint32_t depth = msg_get_u32(r);
 	struct target t;
 	struct err e;
-	int rc;
+	int rc = 0;
 
-	if (msg_reader_end(r, &e) < 0)
+	if (!begin(c, r, path, user, &t))
 		return;
-	rc = find_target(c, path, user, &t, &e);
-	if (rc == 0 && depth == 0)
+	if (depth == 0)
 		rc = err_set(&e, EINVAL, "depth 0");
 	if (rc == 0) {
 		act_begin(&t.user);
@@ -114,18 +121,15 @@ void file_mkdir(struct conn *c, struct msg_reader *r)
 	struct err e;
 	int rc;
 
-	if (msg_reader_end(r, &e) < 0)
+	if (!begin(c, r, path, user, &t))
 		return;
-	rc = find_target(c, path, user, &t, &e);
-	if (rc == 0) {
-		act_begin(&t.user);
-		if (stat(t.path, &st) == 0)
-			rc = S_ISDIR(st.st_mode) ? err_set(&e, EEXIST, "directory '%.250s' already exists", t.path) :
-				err_set(&e, ENOTDIR, "path '%.250s' is not a directory", t.path);
-		else
-			rc = act_mkdirs(t.path, true, &t.user, &e);
-		act_end(&t.user);
-	}
+	act_begin(&t.user);
+	if (stat(t.path, &st) == 0)
+		rc = S_ISDIR(st.st_mode) ? err_set(&e, EEXIST, "directory '%.250s' already exists", t.path) :
+			err_set(&e, ENOTDIR, "path '%.250s' is not a directory", t.path);
+	else
+		rc = act_mkdirs(t.path, true, &t.user, &e);
+	act_end(&t.user);
 	if (rc < 0)
 		conn_err(c, r->id, &e);
 	else
@@ -140,12 +144,9 @@ void file_move(struct conn *c, struct msg_reader *r)
 	struct err e;
 	int rc;
 
-	if (msg_reader_end(r, &e) < 0)
+	if (!begin(c, r, from, user, &src))
 		return;
-	rc = find_target(c, from, user, &src, &e);
-	if (rc == 0)
-		rc = find_target(c, to, user, &t, &e);
-	if (rc < 0) {
+	if (find_target(c, to, user, &t, &e) < 0) {
 		conn_err(c, r->id, &e);
 		return;
 	}
@@ -187,12 +188,11 @@ void file_remove(struct conn *c, struct msg_reader *r)
 	const char *path = msg_get_str(r, GUEST_PATH), *user = msg_get_str(r, 63);
 	struct target t;
 	struct err e;
-	int rc;
+	int rc = 0;
 
-	if (msg_reader_end(r, &e) < 0)
+	if (!begin(c, r, path, user, &t))
 		return;
-	rc = find_target(c, path, user, &t, &e);
-	if (rc == 0 && precious(t.path))
+	if (precious(t.path))
 		rc = err_set(&e, EINVAL, "'%s' is not removed", t.path);
 	if (rc == 0) {
 		act_begin(&t.user);
@@ -257,19 +257,16 @@ void file_read(struct conn *c, struct msg_reader *r)
 	struct target t;
 	struct stat st;
 	struct err e;
-	int rc;
+	int rc = 0;
 
-	if (msg_reader_end(r, &e) < 0)
+	if (!begin(c, r, path, user, &t))
 		return;
-	rc = find_target(c, path, user, &t, &e);
-	if (rc == 0) {
-		act_begin(&t.user);
-		/* nonblocking: a FIFO without a writer is then an empty file, not a guest that hangs */
-		fd = open(t.path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-		if (fd < 0)
-			rc = errno == ENOENT ? err_set(&e, ENOENT, "path '%.250s' does not exist", t.path) : err_sys(&e, "open '%s'", t.path);
-		act_end(&t.user);
-	}
+	act_begin(&t.user);
+	/* nonblocking: a FIFO without a writer is then an empty file, not a guest that hangs */
+	fd = open(t.path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0)
+		rc = errno == ENOENT ? err_set(&e, ENOENT, "path '%.250s' does not exist", t.path) : err_sys(&e, "open '%s'", t.path);
+	act_end(&t.user);
 	if (rc == 0 && fstat(fd, &st) < 0)
 		rc = err_sys(&e, "stat '%s'", t.path);
 	if (rc == 0 && S_ISDIR(st.st_mode))
@@ -324,18 +321,15 @@ void file_write(struct conn *c, struct msg_reader *r)
 	struct err e;
 	int rc;
 
-	if (msg_reader_end(r, &e) < 0)
+	if (!begin(c, r, path, user, &t))
 		return;
-	rc = find_target(c, path, user, &t, &e);
-	if (rc == 0) {
-		act_begin(&t.user);
-		rc = act_mkdirs(t.path, false, &t.user, &e);
-		if (rc == 0)
-			rc = fd = open_for_write(&t, mode, &e);
-		if (rc >= 0)
-			rc = entry_set_meta(fd, xattrs, n, &e);
-		act_end(&t.user);
-	}
+	act_begin(&t.user);
+	rc = act_mkdirs(t.path, false, &t.user, &e);
+	if (rc == 0)
+		rc = fd = open_for_write(&t, mode, &e);
+	if (rc >= 0)
+		rc = entry_set_meta(fd, xattrs, n, &e);
+	act_end(&t.user);
 	if (rc < 0)
 		conn_err(c, r->id, &e);
 	else if (!make_room(c, r->id, &t, fd, size))

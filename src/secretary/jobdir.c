@@ -165,6 +165,16 @@ static int make_folder(struct secretary *s, const char *jobs, struct err *e)
 	return job_lock(s, e);
 }
 
+/* s as job_alloc() gave it. */
+static int read_job(struct secretary *s, const char *file, char **ret_text, size_t *ret_n, struct err *e)
+{
+	int r = s ? fd_read_file(AT_FDCWD, file, TOML_MAX, ret_text, ret_n, e) : err_set(e, ENOMEM, "no memory");
+
+	if (r >= 0)
+		r = find_folder(s, file, e);
+	return r < 0 ? r : spec_parse(*ret_text, *ret_n, file, &s->spec, e);
+}
+
 int job_new(const struct job_opts *o, const char *file, struct secretary **ret, struct err *e)
 {
 	AUTO_JOB struct secretary *s = job_alloc();
@@ -173,13 +183,7 @@ int job_new(const struct job_opts *o, const char *file, struct secretary **ret, 
 	size_t n;
 	int r;
 
-	if (!s)
-		return err_set(e, ENOMEM, "no memory");
-	r = fd_read_file(AT_FDCWD, file, TOML_MAX, &text, &n, e);
-	if (r >= 0)
-		r = find_folder(s, file, e);
-	if (r >= 0)
-		r = spec_parse(text, n, file, &s->spec, e);
+	r = read_job(s, file, &text, &n, e);
 	if (r >= 0)
 		r = job_folder(o->state, jobs, sizeof jobs, e);
 	if (r < 0)
@@ -229,13 +233,7 @@ int job_check(const char *file, int *ret_tasks, struct err *e)
 	size_t n;
 	int r;
 
-	if (!s)
-		return err_set(e, ENOMEM, "no memory");
-	r = fd_read_file(AT_FDCWD, file, TOML_MAX, &text, &n, e);
-	if (r >= 0)
-		r = find_folder(s, file, e);
-	if (r >= 0)
-		r = spec_parse(text, n, file, &s->spec, e);
+	r = read_job(s, file, &text, &n, e);
 	if (r >= 0)
 		r = look_for_files(s, e);
 	if (r < 0)
