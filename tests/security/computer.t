@@ -1,43 +1,8 @@
 #!/usr/bin/env python3
 """A computer from inside, by a program that wants out: as root of the computer and as its user; computers made by real root, by a plain user
 with 65,536 ids and by one with a single id. tests/security/inside.py tries, this file judges."""
-import hashlib, json, os, pwd, shutil, socket, subprocess, sys, tempfile
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.environ.get("BUREAU_BUILD") or os.path.join(HERE, "../../build")
-CTL, KEEPER = os.path.join(BUILD, "src/keeper/keeperctl"), os.path.join(BUILD, "bureau-keeper")
-n = bad = 0
-
-
-def ok(good, text, more=""):
-    global n, bad
-    n += 1
-    bad += not good
-    print(f"{'' if good else 'not '}ok {n} - {text}" + ("" if good else f"\n#   {more}"), flush=True)
-
-
-def skip(why):
-    global n
-    n += 1
-    print(f"ok {n} # SKIP {why}", flush=True)
-
-
-def modes():
-    """(name, prefix of a command line)"""
-    if os.geteuid() != 0:
-        yield "plain user", []
-        return
-    yield "root", []
-    try:
-        u = pwd.getpwnam("bureau-test")
-        granted = any(l.startswith("bureau-test:") for l in open("/etc/subuid"))
-    except (KeyError, OSError):
-        granted = False
-    if granted and os.path.exists("/usr/bin/newuidmap"):
-        yield "plain user, many ids", ["setpriv", f"--reuid={u.pw_uid}", f"--regid={u.pw_gid}", "--init-groups"]
-    else:
-        skip("no user bureau-test with a range in /etc/subuid (useradd -m bureau-test)")
-    yield "plain user, one id", ["setpriv", "--reuid=61234", "--regid=61234", "--clear-groups"]
+import hashlib, json, os, shutil, socket, subprocess, tempfile
+from lab import CTL, HERE, KEEPER, done, modes, needs, ok
 
 
 def run(prefix, options, command, user="root", timeout=60, env=None):
@@ -150,15 +115,12 @@ def inside(mode, prefix, marker):
                 ok(host_state() == before and not own_mounts(), f"{who}: the host is as it was", own_mounts())
 
 
-if not os.path.exists(CTL):
-    print("1..0 # SKIP build first: no keeperctl")
-    sys.exit(0)
+needs(CTL, "keeperctl")
 marker = tempfile.mkdtemp(prefix="bureau-marker-")
 os.chmod(marker, 0o755)
 try:
-    for mode, prefix in modes():
-        inside(mode, prefix, marker)
+    for m in modes():
+        inside(m.name, m.prefix, marker)
 finally:
     shutil.rmtree(marker)
-print(f"1..{n}")
-sys.exit(bad != 0)
+done()

@@ -1,27 +1,12 @@
 #!/usr/bin/env python3
 """The keeper's promises: limits hold, computers don't see each other, nothing is left behind, and it can be killed at any moment.
 As real root and as a plain user."""
-import json, os, pwd, re, shutil, signal, socket, subprocess, sys, tempfile, time, traceback
+import json, os, re, shutil, signal, socket, subprocess, tempfile, time, traceback
+import lab
+from lab import BUILD, CTL, KEEPER, done, needs, ok, skip
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.path.abspath(os.environ.get("BUREAU_BUILD") or os.path.join(HERE, "../../build"))
-CTL, KEEPER, TINY = os.path.join(BUILD, "src/keeper/keeperctl"), os.path.join(BUILD, "bureau-keeper"), os.path.join(BUILD, "src/keeper/tinyguest")
-n = bad = 0
+TINY = os.path.join(BUILD, "src/keeper/tinyguest")
 servers = []        # those started since the last part: none outlives its part
-
-
-def ok(good, text, more=""):
-    global n, bad
-    n += 1
-    bad += not good
-    print(f"{'' if good else 'not '}ok {n} - {text}" + ("" if good else f"\n#   {str(more)[:1500]}"), flush=True)
-    return good
-
-
-def skip(why):
-    global n
-    n += 1
-    print(f"ok {n} # SKIP {why}", flush=True)
 
 
 def until(f, seconds=5):
@@ -250,23 +235,8 @@ def killed_while_starting(m, state):
     s.stop()
 
 
-def modes():
-    if os.geteuid() != 0:
-        yield Mode("plain user", [], os.geteuid())
-        return
-    yield Mode("root", [], 0)
-    try:
-        u = pwd.getpwnam("bureau-test")
-        yield Mode("plain user, many ids", ["setpriv", f"--reuid={u.pw_uid}", f"--regid={u.pw_gid}", "--init-groups"], u.pw_uid)
-    except KeyError:
-        skip("no user bureau-test (useradd -m bureau-test)")
-    yield Mode("plain user, one id", ["setpriv", "--reuid=61234", "--regid=61234", "--clear-groups"], 61234)
-
-
-if not os.path.exists(CTL):
-    print("1..0 # SKIP build first: no keeperctl")
-    sys.exit(0)
-for m in modes():
+needs(CTL, "keeperctl")
+for m in (Mode(x.name, x.prefix, x.uid) for x in lab.modes()):
     limits(m)
     mounts(m)
     dies_with_its_asker(m)
@@ -284,5 +254,4 @@ for m in modes():
                     p.wait()
             servers.clear()
             shutil.rmtree(state, ignore_errors=True)
-print(f"1..{n}")
-sys.exit(bad != 0)
+done()

@@ -1,28 +1,14 @@
 #!/usr/bin/env python3
 """What each of our processes has given up by the time it serves, read from outside; who may read which file of a server; where its key is
 not; and what the small programs are linked with. As root and as a plain user."""
-import json, os, pwd, re, shutil, signal, stat, subprocess, sys, tempfile, time
-HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.path.abspath(os.environ.get("BUREAU_BUILD") or os.path.join(HERE, "../../build"))
-n = bad = 0
+import json, os, re, shutil, signal, stat, subprocess, sys, tempfile, time
+from lab import BUILD, done, modes, ok, skip
+
 # What root inside a computer may have, and what the keeper may: src/isolate/caps.c says why.
 COMPUTER = {"chown": 0, "dac_override": 1, "fowner": 3, "fsetid": 4, "kill": 5, "setgid": 6, "setuid": 7, "net_bind_service": 10, "sys_chroot": 18,
             "audit_write": 29, "setfcap": 31}
 KEEPER = {"chown": 0, "dac_override": 1, "fowner": 3, "kill": 5, "setgid": 6, "setuid": 7, "net_admin": 12, "sys_ptrace": 19, "sys_admin": 21,
           "sys_resource": 24, "setfcap": 31}
-
-
-def ok(good, text, more=""):
-    global n, bad
-    n += 1
-    bad += not good
-    print(f"{'' if good else 'not '}ok {n} - {text}" + ("" if good else f"\n#   {str(more)[:1500]}"), flush=True)
-
-
-def skip(why):
-    global n
-    n += 1
-    print(f"ok {n} # SKIP {why}", flush=True)
 
 
 def mask(caps):
@@ -173,16 +159,6 @@ if os.geteuid() != 0:
     print("1..0 # SKIP needs root, to look into processes that nobody else may look into")
     sys.exit(0)
 link_sets()
-one("root", [], 0, True)
-try:
-    u = pwd.getpwnam("bureau-test").pw_uid
-    granted = any(l.startswith("bureau-test:") for l in open("/etc/subuid")) and os.path.exists("/usr/bin/newuidmap")
-except (KeyError, OSError):
-    granted = False
-if granted:
-    one("plain user, many ids", ["setpriv", f"--reuid={u}", f"--regid={u}", "--init-groups"], u, True)
-else:
-    skip("no user bureau-test with a range in /etc/subuid (useradd -m bureau-test)")
-one("plain user, one id", ["setpriv", "--reuid=61234", "--regid=61234", "--clear-groups"], 61234, False)
-print(f"1..{n}")
-sys.exit(bad != 0)
+for m in modes():
+    one(m.name, m.prefix, m.uid, m.ids)
+done()

@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
 """A computer's network is its door: every TCP connection ends there with its destination kept, DNS too, the rest is refused at once. In every mode."""
-import json, os, pwd, subprocess, sys
+import json, os, subprocess
+from lab import CTL, KEEPER, done, modes, needs, ok
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.environ.get("BUREAU_BUILD") or os.path.join(HERE, "../../build")
-CTL, KEEPER = os.path.join(BUILD, "src/keeper/keeperctl"), os.path.join(BUILD, "bureau-keeper")
 INSIDE = r"""
 import errno, json, os, socket, subprocess, time
 o = {}
@@ -50,28 +48,6 @@ for name, cmd in (("lo down", "ip link set lo down"), ("route", "ip route add 1.
 attempt("still there", tcp, v4, "93.184.216.34", 443)
 print(json.dumps(o))
 """
-n = bad = 0
-
-
-def ok(good, text, more=""):
-    global n, bad
-    n += 1
-    bad += not good
-    print(f"{'' if good else 'not '}ok {n} - {text}" + ("" if good else f"\n#   {more}"), flush=True)
-
-
-def modes():
-    if os.geteuid() != 0:
-        yield "plain user", []
-        return
-    yield "root", []
-    try:
-        u = pwd.getpwnam("bureau-test")
-        yield "plain user, many ids", ["setpriv", f"--reuid={u.pw_uid}", f"--regid={u.pw_gid}", "--init-groups"]
-    except KeyError:
-        ok(True, "# SKIP no user bureau-test (useradd -m bureau-test)")
-    yield "plain user, one id", ["setpriv", "--reuid=61234", "--regid=61234", "--clear-groups"]
-
 
 def judge(who, o):
     ok(o["tcp4"] == "door 93.184.216.34 443\n" and o["metadata"] == "door 169.254.169.254 80\n" and o["private"] == "door 10.0.0.1 22\n",
@@ -86,16 +62,13 @@ def judge(who, o):
     ok(all(o[k] not in (0, None) for k in ("lo down", "route", "rules")) and o["still there"] == o["tcp4"], f"{who}: root inside can't change it", o)
 
 
-if not os.path.exists(CTL):
-    print("1..0 # SKIP build first: no keeperctl")
-    sys.exit(0)
-for mode, prefix in modes():
+needs(CTL, "keeperctl")
+for m in modes():
     for user in ("root", "user"):
-        r = subprocess.run(prefix + [CTL, "run", KEEPER, "--net", "--door", "--", "/usr/bin/python3", "-c", INSIDE], capture_output=True, text=True, timeout=60,
+        r = subprocess.run(m.prefix + [CTL, "run", KEEPER, "--net", "--door", "--", "/usr/bin/python3", "-c", INSIDE], capture_output=True, text=True, timeout=60,
                            env=dict(os.environ, GUEST_USER=user), stdin=subprocess.DEVNULL)
         try:
-            judge(f"{mode}, as {user}", json.loads(r.stdout))
+            judge(f"{m.name}, as {user}", json.loads(r.stdout))
         except ValueError:
-            ok(False, f"{mode}, as {user}: ran", r.stdout + r.stderr)
-print(f"1..{n}")
-sys.exit(bad != 0)
+            ok(False, f"{m.name}, as {user}: ran", r.stdout + r.stderr)
+done()
