@@ -176,6 +176,8 @@ static int folders(struct serve *s, struct err *e)
 		return -e->code;
 	if (own_folder(s, "store", 0700, e) < 0 || own_folder(s, "audit", 0700, e) < 0 || ops_key_make(s->state, e) < 0)
 		return -e->code;
+	/* where it was before it had a folder */
+	renameat2(s->state_fd, "audit.log", s->state_fd, "audit/audit.log", RENAME_NOREPLACE);
 	return own_file(s, "api-key", e) < 0 ? -e->code : 0;
 }
 

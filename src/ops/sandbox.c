@@ -300,15 +300,18 @@ static int parse_cursor(const char *s, struct store_query *q, struct err *e)
 	return 0;
 }
 
-/* NULL: none, or no memory for it; the rows are looked at anyway. */
-static struct store_mark *marks_of(const json_t *metadata, size_t *ret_n)
+/* What the store may look for in its index. NULL: nothing, or no memory for it; the rows are looked at anyway. */
+static struct store_mark *marks_of(const struct listing *l, size_t *ret_n)
 {
-	struct store_mark *m = json_object_size(metadata) ? calloc(json_object_size(metadata), sizeof *m) : NULL;
+	size_t most = json_object_size(l->metadata) + (l->template != NULL);
+	struct store_mark *m = most ? calloc(most, sizeof *m) : NULL;
 	const char *key;
 	json_t *v;
 
 	*ret_n = 0;
-	json_object_foreach((json_t *)(uintptr_t)metadata, key, v)
+	if (m && l->template)
+		m[(*ret_n)++] = (struct store_mark){ STORE_TEMPLATE, l->template };
+	json_object_foreach(l->metadata, key, v)
 		if (m)
 			m[(*ret_n)++] = (struct store_mark){ key, json_string_value(v) };
 	return m;
@@ -319,7 +322,7 @@ void op_sandbox_list(struct op_call *c)
 	struct listing l = { .c = c, .metadata = arg_get(c, "metadata"), .template = arg_has(c, "template") ? arg_str(c, "template") : NULL,
 		.states = OS_CREATING | OS_RUNNING | OS_PAUSED, .limit = (size_t)arg_int(c, "limit", 100) };
 	struct store_query q = { .after = arg_int(c, "started_after", 0), .oldest_first = str_eq(arg_str(c, "order"), "asc") };
-	AUTO_FREE struct store_mark *marks = marks_of(l.metadata, &q.nmarks);
+	AUTO_FREE struct store_mark *marks = marks_of(&l, &q.nmarks);
 	struct machine_status st;
 	struct err e;
 	json_t *result;

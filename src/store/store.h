@@ -42,6 +42,7 @@ int store_end(struct store *s, const char *id, const char *state, int64_t when, 
 /* 1 and *ret (its metadata is good until the next store_ call), 0 = unknown. */
 int store_get(struct store *s, const char *id, struct store_sandbox *ret, struct err *e);
 
+#define STORE_TEMPLATE ""            /* key of a mark: value is the template's name */
 struct store_mark { const char *key, *value; };
 struct store_query {
 	bool live, ended;            /* which kinds */

@@ -269,7 +269,9 @@ try:
     os.chmod(s.state, 0o755)
     bad = subprocess.run([BUILD / "bureau-serve", "--state", s.state, "--no-key", "--listen", "0.0.0.0:0"], capture_output=True, timeout=20)
     ok(bad.returncode == 1 and b"loopback only" in bad.stderr, "no key off loopback is refused", bad)
+    os.rename(os.path.join(s.state, "audit/audit.log"), os.path.join(s.state, "audit.log"))      # as an older server left it
     free = Server("--no-key", state=s.state).start()
+    ok(in_audit() and not os.path.exists(os.path.join(s.state, "audit.log")), "an older audit.log is taken along")
     ok(free.call("GET", "/v1/status", key="")["version"], "--no-key: whoever is on this machine")
     r = free.raw("GET", "/v1/status", key="", headers={"Host": "evil.example"})
     equal(r.status, 403, "but not under another site's name (DNS rebinding)")

@@ -78,7 +78,8 @@ static struct store_query marked(const struct store_mark *m, size_t n)
 
 static void test_marks(struct store *s)
 {
-	static const struct store_mark team = { "team", "blue" }, both[] = { { "all", "" }, { "q\"u\\o", "\xc3\xa9\xf0\x9f\x90\x9f" } }, none = { "team", "red" };
+	static const struct store_mark team = { "team", "blue" }, both[] = { { "all", "" }, { "q\"u\\o", "\xc3\xa9\xf0\x9f\x90\x9f" } }, none = { "team", "red" },
+		other = { STORE_TEMPLATE, "other" };
 	struct store_sandbox x = row("mmmmmmm1", 500), y = row("mmmmmmm2", 600);
 	char value[2000], text[2200];
 	struct store_mark big = { "big", value };
@@ -89,7 +90,9 @@ static void test_marks(struct store *s)
 	snprintf(text, sizeof text, "{\"all\":\"\",\"big\":\"%s\",\"q\\\"u\\\\o\":\"\xc3\xa9\\ud83d\\udc1f\"}", value);
 	x.metadata = "{\"team\":\"blue\",\"all\":\"\"}";
 	y.metadata = text;
+	snprintf(x.template, sizeof x.template, "other");
 	ok(store_put(s, &x, &e) == 0 && store_put(s, &y, &e) == 0, "two rows with marks");
+	is_str(list(s, marked(&other, 1), 9), "mmmmmmm1 ", "found by its template");
 	is_str(list(s, marked(&team, 1), 9), "mmmmmmm1 ", "found by a mark");
 	is_str(list(s, marked(both, 1), 9), "mmmmmmm2 mmmmmmm1 ", "a mark of both, newest first");
 	is_str(list(s, marked(both, 2), 9), "mmmmmmm2 ", "the rarer of two marks leads; quotes and escapes");
@@ -106,6 +109,7 @@ static void test_marks(struct store *s)
 	ok(store_put(s, &y, &e) == 0, "none at all is fine");
 	ok(store_prune(s, 700 + STORE_KEEP_MS + 1, &e) == 0, "pruned");
 	is_str(list(s, marked(both, 1), 9), "", "a mark goes with its row");
+	is_str(list(s, marked(&other, 1), 9), "", "the template's too");
 }
 
 /* ---- many ---- */
@@ -142,12 +146,19 @@ static void test_many(void)
 	ok(sqlite3_open(path, &db) == SQLITE_OK && sqlite3_exec(db, fill, NULL, NULL, NULL) == SQLITE_OK, "100,000 ended rows and some");
 	sqlite3_close(db);
 	ok(store_open(dir, &s, &e) == 0, "opens");
-	took = now_us();
 	is_str(list(s, marked(rare, 2), 9), "n0077777 ", "one of them is found by a mark");
 	is_str(list(s, marked(&unknown, 1), 9), "", "none by another");
 	is_str(list(s, page, 2), "n0000499 n0000498 ", "the last pages are read from where they are");
-	took = now_us() - took;
-	ok(took < 20000, "without looking at all of them (%lld us)", (long long)took);
+	took = INT64_MAX;
+	for (int i = 0; i < 50 && took >= 5000; i++) {          /* the best of some: others use the machine too */
+		int64_t at = now_us();
+
+		list(s, marked(rare, 2), 9);
+		list(s, marked(&unknown, 1), 9);
+		list(s, page, 2);
+		took = now_us() - at < took ? now_us() - at : took;
+	}
+	ok(took < 5000, "without looking at all of them (%lld us)", (long long)took);
 	syncs = 0;
 	for (int i = 0; i < 4000; i++) {
 		struct store_sandbox r = row("", 1000000 + i);
@@ -233,7 +244,7 @@ static void test_old(void)
 		"INSERT INTO sandboxes VALUES('oldone00',1,'ended','host',0,1,'',5,0,9,'killed','','','{\"a\":\"b\"}',1,1,1,1,1,1,0);"
 		"INSERT INTO sandboxes VALUES('oldtwo00',1,'running','host',0,1,'',6,0,0,'','','',NULL,1,1,1,1,1,1,0);"
 		"PRAGMA user_version = 1; COMMIT";
-	static const struct store_mark ab = { "a", "b" };
+	static const struct store_mark ab = { "a", "b" }, host = { STORE_TEMPLATE, "host" };
 	char path[400];
 	struct store *s = NULL;
 	sqlite3 *db;
@@ -247,6 +258,7 @@ static void test_old(void)
 	*strrchr(path, '/') = '\0';
 	ok(store_open(path, &s, &e) == 0, "opens");
 	is_str(list(s, marked(&ab, 1), 9), "oldone00 ", "its rows have their marks");
+	is_str(list(s, marked(&host, 1), 9), "oldtwo00 oldone00 ", "and their template");
 	is_str(list(s, marked(NULL, 0), 9), "oldtwo00 oldone00 ", "and are all there");
 	store_close(s);
 }
