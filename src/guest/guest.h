@@ -98,6 +98,7 @@ struct helper_job {
 int helper_start(struct conn *c, uint32_t id, const struct helper_job *j, struct err *e);
 bool helper_reaped(struct guest *g, pid_t pid, int status);
 void helper_forget_conn(struct guest *g, struct conn *c);
+int helper_try(int sock, struct msg_writer *w);             /* waits for room; negative: nobody listens any more */
 int helper_send(int sock, struct msg_writer *w);     /* in the child: waits for room */
 void helper_ok(int sock, uint32_t id);
 void helper_err(int sock, uint32_t id, const struct err *e);

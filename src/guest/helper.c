@@ -113,7 +113,7 @@ void helper_forget_conn(struct guest *g, struct conn *c)
 	}
 }
 
-int helper_send(int sock, struct msg_writer *w)
+int helper_try(int sock, struct msg_writer *w)
 {
 	int rc;
 
@@ -123,6 +123,13 @@ int helper_send(int sock, struct msg_writer *w)
 		if (poll(&p, 1, -1) < 0 && errno != EINTR)
 			return -errno;
 	}
+	return rc;
+}
+
+int helper_send(int sock, struct msg_writer *w)
+{
+	int rc = helper_try(sock, w);
+
 	if (rc == -EINVAL)
 		return rc;
 	if (rc < 0)

@@ -52,7 +52,9 @@ static void tell(struct attendant *a, uint16_t type, const uint32_t *v, size_t n
 		msg_put_u32(&w, v[i]);
 	if (fd >= 0)
 		msg_put_fd(&w, fd);
-	helper_send(a->sock, &w);
+	/* a client that went away just now takes its program with it too */
+	if (helper_try(a->sock, &w) < 0)
+		leave(a);
 }
 
 _Noreturn static void refuse(struct attendant *a, const struct err *e)

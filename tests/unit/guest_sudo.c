@@ -49,6 +49,17 @@ static void basics(void)
 	}
 }
 
+static void kill_client(struct lab_stream *s)
+{
+	struct msg_writer w;
+	struct lab_stream *q = lab_about(&l, &w, G_SIGNAL, s->pid, "");
+
+	msg_put_u32(&w, SIGKILL);
+	msg_put_u8(&w, 1);
+	lab_call(&l, q, &w);
+	lab_until(&l, s->exited);
+}
+
 static void signals(void)
 {
 	struct lab_stream *s, *q;
@@ -69,17 +80,21 @@ static void signals(void)
 		if (q->text[0] != '0' && q->text[0] != '1')
 			break;
 	}
-	q = lab_about(&l, &w, G_SIGNAL, s->pid, "");
-	msg_put_u32(&w, SIGKILL);
-	msg_put_u8(&w, 1);
-	lab_call(&l, q, &w);
-	lab_until(&l, s->exited);
-	for (int i = 0; i < 100; i++) {
+	kill_client(s);
+	/* at any moment of its start */
+	for (int i = 0; i < 24; i++) {
+		s = lab_run(&l, &(struct lab_prog){ .cmd = "sudo", .args = { "sleep", "1234" } });
+		for (int64_t t0 = clock_mono_ms(); clock_mono_ms() - t0 < i / 2;)
+			lab_turn(&l, 1);
+		kill_client(s);
+	}
+	for (int i = 0; i < 200; i++) {
 		q = lab_sh(&l, "root", "cat /proc/[0-9]*/comm | grep -c '^sleep$'");
 		if (q->text[0] == '0')
 			break;
 	}
-	is_str(q->text, "0\n", "a killed client takes its program along");
+	if (!is_str(q->text, "0\n", "a killed client takes its program along"))
+		printf("# who runs:\n%s\n", lab_sh(&l, "root", "sed 's/^/# /' /proc/[0-9]*/stat | cut -c1-80")->text);
 }
 
 static void type(struct lab_stream *s, const char *text)
@@ -135,9 +150,12 @@ static void terminal(void)
 	type_sleep(s, "sleep 51\r");
 	type_until(s, "\032", "Stopped");
 	sees(s, "Stopped", "Ctrl-Z inside");
-	type(s, "kill %1; exit 5\r");
-	type_until(s, "exit 5\r", "exit\r\n");
-	sees(s, "exit", "leaves");
+	/* a shell that still knows of a stopped job says "exit", and stays */
+	type_until(s, "kill %1; [ -z \"$(jobs)\" ] && echo none$((50+1))\r", "none51");
+	sees(s, "none51", "ended by its shell");
+	/* once: a second one would end the first shell too */
+	type(s, "exit 5\r");
+	sees(s, "exit\r\n", "leaves");
 	type_until(s, "echo code $((40+$?))\r", "code 4");
 	sees(s, "code 4", "back in the first shell");
 	type_until(s, "stty -a | grep -o -- '-*icanon'\r", "\r\nicanon");
