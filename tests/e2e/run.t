@@ -177,20 +177,26 @@ class Tty:
         if self.pid == 0:
             os.environ["TERM"] = "xterm-256color"
             os.execv(BUREAU, [BUREAU, "run", *args])
-        self.out = b""
+        self.out = bytearray()
 
     def expect(self, text, seconds=15):
-        deadline = time.monotonic() + seconds
-        while text.encode() not in self.out and time.monotonic() < deadline:
-            if select.select([self.fd], [], [], 0.1)[0]:
-                try:
-                    got = os.read(self.fd, 65536)
-                except OSError:
-                    break
-                if not got:
-                    break
-                self.out += got
-        return text.encode() in self.out
+        deadline, text, seen = time.monotonic() + seconds, text.encode(), 0
+        while text not in self.out[seen:]:
+            seen = max(0, len(self.out) - len(text))       # what was looked at isn't looked at again: megabytes may come
+            if time.monotonic() > deadline or not self.read(0.1):
+                return False
+        return True
+
+    def read(self, seconds):
+        """What is there, or comes in time; False: its end."""
+        if select.select([self.fd], [], [], seconds)[0]:
+            try:
+                got = os.read(self.fd, 65536)
+            except OSError:
+                return False
+            self.out += got
+            return bool(got)
+        return True
 
     def type(self, text):
         os.write(self.fd, text.encode())
@@ -201,6 +207,8 @@ class Tty:
             self.expect("\0never", 0.05)
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
+                while select.select([self.fd], [], [], 0)[0] and self.read(0):       # its last words
+                    pass
                 return os.waitstatus_to_exitcode(status)
         os.kill(self.pid, 9)
         os.waitpid(self.pid, 0)

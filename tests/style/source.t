@@ -1,5 +1,6 @@
 #!/bin/sh
 # The house rules that a script can check (docs/STYLE.md).
+# timeout: 400 (it reads every file with a process each: slow on a busy machine)
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 n=0 bad=0
