@@ -30,11 +30,12 @@ struct box_spec {
 	const char *hostname;
 	const struct box_mount *mounts;
 	size_t nmounts;
-	int listen_fd;           /* the guest's listening socket; -1 = made by the child, where nobody can reach it */
+	bool listens;            /* born() gives the guest's listening socket; else the child makes one where nobody can reach it */
 	int conn_fd;             /* the guest's end of the first connection */
 	bool die_with_us;        /* the kernel ends it when this process ends */
-	/* Called once the child exists and before it may run anything of the computer: what it returns (< 0) ends the start. May be NULL. */
-	int (*born)(void *ctx, const struct box *b, struct err *e);
+	/* Called once the child exists and before it may run anything of the computer: what it returns (< 0) ends the start. May be NULL.
+	 * *ret_listen (with listens; start() closes it) is the guest's listening socket. */
+	int (*born)(void *ctx, const struct box *b, int *ret_listen, struct err *e);
 	void *ctx;
 };
 

@@ -40,13 +40,20 @@ int dev_fill(struct child *c, int dir, struct err *e)
 /* A user namespace keeps the kernel's files out of reach by owner. These are for kernels and containers where it doesn't. */
 static const char *const hidden[] = { "root/proc/kcore", "root/proc/keys", "root/proc/sysrq-trigger", "root/proc/timer_list" };
 
-static int proc_mount(struct err *e)
+static int proc_mount(struct child *c, struct err *e)
 {
+	int r;
+
 	/* Before the old root goes: the kernel gives a user namespace a /proc only while it sees a whole one. */
 	if (mount("proc", "root/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) {
 		err_sys(e, "mount /proc");
 		return err_hint(e, "this machine is a container that hides parts of /proc: start it with those shown (systempaths=unconfined)");
 	}
+	/* low ports for everyone: who is root inside is of no interest outside */
+	sys_write(AT_FDCWD, "root/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+	r = sys_bind_ro("root/proc/sys", c->top, "root/proc/sys", false);
+	if (r < 0)
+		return err_set(e, -r, "make /proc/sys read-only: %s", strerror(-r));
 	for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
 		if (mount("root/dev/null", hidden[i], NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
 			return err_sys(e, "hide %s", hidden[i] + 4);
@@ -67,18 +74,6 @@ static int sys_mount(struct child *c, struct err *e)
 	return err_sys(e, "mount /sys");
 }
 
-int dev_net(struct child *c, struct err *e)
-{
-	int r;
-
-	/* low ports for everyone: who is root inside is of no interest outside */
-	sys_write(AT_FDCWD, "root/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
-	r = sys_bind_ro("root/proc/sys", c->top, "root/proc/sys", false);
-	if (r < 0)
-		return err_set(e, -r, "make /proc/sys read-only: %s", strerror(-r));
-	return sys_mount(c, e);
-}
-
 int dev_mount(struct child *c, struct err *e)
 {
 	char from[32], to[40];
@@ -94,5 +89,5 @@ int dev_mount(struct child *c, struct err *e)
 		return err_sys(e, "mount /dev/pts");
 	if (mount("mqueue", "root/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 && errno != ENODEV)
 		return err_sys(e, "mount /dev/mqueue");
-	return proc_mount(e);
+	return proc_mount(c, e) < 0 ? -e->code : sys_mount(c, e);
 }

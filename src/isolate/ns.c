@@ -1,7 +1,7 @@
 /* ns -- the parent's half of the namespaces backend.
  *
  * Theory of operation. start() makes the computer's v2 group and a socket pair, then clone3 with every namespace but the
- * network's; the child (ns_child.c) begins at once with what needs nobody, in particular with that namespace (net_child.c).
+ * network's; the child (ns_child.c) begins at once with what needs nobody, in particular with that namespace.
  * Meanwhile we write its id maps, make the detached idmapped trees that only real root may make, and send them: GO_IDS. While it
  * mounts we make its v1 groups: GO_GROUPS; it enters them itself, last. The child's answer comes on sync_fd: a report (door
  * sockets with it), then the end of the socket when the exec closed it.
@@ -144,10 +144,27 @@ static int send_go(int sync, const struct go *go, const int *fds, int n, struct 
 	return sendmsg(sync, &m, MSG_NOSIGNAL) < 0 ? err_sys(e, "talk to the computer's first process") : 0;
 }
 
+/* The child's groups, and what the caller keeps of it; then it may run. */
+static int let_go(struct isolate *h, const struct box_spec *s, struct box *b, struct err *e)
+{
+	struct go go = { .kind = GO_GROUPS, .listens = s->listens };
+	int fds[FDS_MAX] = { -1 }, n = s->listens, more, r;
+
+	if ((r = groups_make(&h->groups, s->id, &s->limits, &b->groups, &b->unenforced, e)) < 0 || (s->born && (r = s->born(s->ctx, b, &fds[0], e)) < 0))
+		return r;
+	more = groups_open_v1(&h->groups, s->id, &b->groups, fds + n, e);
+	n += more > 0 ? more : 0;
+	go.unenforced = b->unenforced;
+	r = more < 0 ? more : send_go(b->sync_fd, &go, fds, n, e);
+	while (n > 0)
+		close(fds[--n]);
+	return r;
+}
+
 /* Everything the child can't do. */
 static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bool in_v2, struct err *e)
 {
-	struct go ids = { .kind = GO_IDS }, groups = { .kind = GO_GROUPS };
+	struct go ids = { .kind = GO_IDS };
 	int fds[FDS_MAX], n = 0, r;
 
 	if (!in_v2 && (r = groups_enter_v2(&h->groups, s->id, &b->groups, b->pid, e)) < 0)
@@ -159,17 +176,7 @@ static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bo
 	r = send_go(b->sync_fd, &ids, fds, n, e);
 	while (n > 0)
 		close(fds[--n]);
-	if (r < 0 || (r = groups_make(&h->groups, s->id, &s->limits, &b->groups, &b->unenforced, e)) < 0)
-		return r;
-	if (s->born && (r = s->born(s->ctx, b, e)) < 0)
-		return r;
-	if ((n = groups_open_v1(&h->groups, s->id, &b->groups, fds, e)) < 0)
-		return n;
-	groups.unenforced = b->unenforced;
-	r = send_go(b->sync_fd, &groups, fds, n, e);
-	while (n > 0)
-		close(fds[--n]);
-	return r;
+	return r < 0 ? r : let_go(h, s, b, e);
 }
 
 static pid_t clone_child(struct isolate *h, const struct box_spec *s, struct box *b, int v2, int *sync, struct err *e)
@@ -188,7 +195,7 @@ static pid_t clone_child(struct isolate *h, const struct box_spec *s, struct box
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 	pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
 	if (pid == 0) {
-		struct child c = { .h = h, .s = s, .sync = sync[1], .base = -1, .guest = -1, .sys = -1, .listen_fd = s->listen_fd, .conn_fd = s->conn_fd,
+		struct child c = { .h = h, .s = s, .sync = sync[1], .base = -1, .guest = -1, .sys = -1, .listen_fd = -1, .conn_fd = s->conn_fd,
 			.top = -1, .doors = { -1, -1, -1, -1 } };
 
 		close(sync[0]);

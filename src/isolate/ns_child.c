@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -145,13 +146,17 @@ static int wait_groups(struct child *c, struct err *e)
 	struct go go;
 
 	n = hear_go(c, GO_GROUPS, &go, fds, e);
+	if (n < 0)
+		return n;
 	c->unenforced |= go.unenforced;
-	for (int i = 0; i < n; i++) {
+	if (go.listens)
+		c->listen_fd = fds[0];
+	for (int i = go.listens; i < n; i++) {
 		if (write(fds[i], "0", 1) != 1)
 			return err_sys(e, "enter the control groups");
 		close(fds[i]);
 	}
-	return n < 0 ? n : 0;
+	return 0;
 }
 
 static int become_root(struct child *c, struct err *e)
@@ -237,12 +242,28 @@ static void limit_files(const struct child *c)
 	set_limit(RLIMIT_NOFILE, n ? n : 1024, n ? n : 1048576);
 }
 
+/* Here rather than by the clone, because it takes as long as everything that the parent does meanwhile. */
+static int make_net(struct child *c, struct err *e)
+{
+	bool ipv6;
+	int r;
+
+	if (unshare(CLONE_NEWNET) < 0)
+		return err_sys(e, "make a network namespace");
+	r = net_up(e);
+	if (r < 0 || !c->s->net)
+		return r;
+	if ((r = net_redirect(&ipv6, e)) < 0)
+		return r;
+	return net_doors(ipv6, c->doors, e);
+}
+
 /* All of it that is about files and network. */
 static int furnish(struct child *c, struct err *e)
 {
 	int r;
 
-	if ((r = net_begin(c, e)) < 0 || (r = open_guest(c, e)) < 0)
+	if ((r = make_net(c, e)) < 0 || (r = open_guest(c, e)) < 0)
 		return r;
 	if (c->h->ids != IDS_RANGE && (r = open_sources(c, e)) < 0)
 		return r;
@@ -266,7 +287,8 @@ static int set_up(struct child *c, struct err *e)
 	/* a terminal of ours must not become the computer's. A session costs an autogroup, which costs up to a millisecond */
 	if (!c->h->own_session && setsid() < 0 && errno != EPERM)
 		return err_sys(e, "start a session");
-	if ((r = net_end(c, e)) < 0 || (r = wait_groups(c, e)) < 0)
+	r = wait_groups(c, e);
+	if (r < 0)
 		return r;
 	limits_set(c);
 	return caps_drop(e);

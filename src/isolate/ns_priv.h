@@ -48,14 +48,12 @@ struct child {
 	int report_fd;                   /* core/sanitize.h; -1 = none */
 	int top;                         /* the tmpfs that holds everything */
 	int doors[BOX_DOORS];
-	pid_t net_helper;                /* net_child.c */
-	int net_word, net_word_out;
 	uint32_t unenforced;
 };
 /* The parent's words, in this order: ids are mapped (with the detached trees that only it may make), then the v1 groups are
- * there to enter, limits and all. */
+ * there to enter, limits and all (with the listening socket first, when `listens`). */
 enum go_kind { GO_IDS, GO_GROUPS };
-struct go { uint8_t kind; bool mapped; uint32_t unenforced; };
+struct go { uint8_t kind; bool mapped, listens; uint32_t unenforced; };
 struct report { int code; uint32_t unenforced; uint8_t door[BOX_DOORS]; char msg[320], hint[160]; };
 
 _Noreturn void child_run(struct child *c);
@@ -72,14 +70,10 @@ void etc_scan(struct isolate *h);
 int kit_make(struct isolate *h, struct err *e);            /* kit.c: at a serving keeper's start, as root */
 int kit_sys(const struct isolate *h);                      /* a detached tree for one computer, or -errno */
 int dev_fill(struct child *c, int dir, struct err *e);     /* dev.c: mount points and links, before the root is mounted */
-int dev_mount(struct child *c, struct err *e);             /* on ./root/dev and ./root/proc */
-int dev_net(struct child *c, struct err *e);               /* what shows our network namespace: ./root/sys, ./root/proc/sys */
+int dev_mount(struct child *c, struct err *e);             /* on ./root/dev, ./root/proc, ./root/sys */
 int net_up(struct err *e);                                 /* net.c: loopback */
 int net_redirect(bool *ret_ipv6, struct err *e);           /* routes and rules of KEEPER_NET_ALL */
 int net_doors(bool ipv6, int doors[BOX_DOORS], struct err *e);
-int net_begin(struct child *c, struct err *e);             /* net_child.c: starts the helper that makes the namespace */
-int net_join(struct child *c, struct err *e);              /* we are in it; door sockets */
-int net_end(struct child *c, struct err *e);               /* the helper is gone */
 int caps_drop(struct err *e);                              /* caps.c */
 bool caps_full(void);                                      /* are we root with what root needs, or only in name (a container) */
 int caps_keep_for_keeper(struct err *e);

@@ -1,4 +1,4 @@
-/* root -- the child's half of a root file system. Runs in the computer's own namespaces (its network's comes last), before anything of the computer does.
+/* root -- the child's half of a root file system. Runs in the computer's own namespaces, before anything of the computer does.
  *
  * Theory of operation. One tmpfs ("top", sized by the disk limit) holds everything the computer will write:
  *
@@ -267,13 +267,13 @@ int root_build(struct child *c, struct err *e)
 
 	if (r < 0)
 		return r;
-	if (c->listen_fd < 0 && (r = listen_hidden(c, e)) < 0)
+	if (!c->s->listens && (r = listen_hidden(c, e)) < 0)
 		return r;
 	r = c->s->rootfs_fd < 0 ? host_root(c, e) : template_root(c, e);
 	if (r < 0 || (r = dev_mount(c, e)) < 0)
 		return r;
 	sys_attach(c->guest, c->top, "root/usr/bin/sudo");   /* without it there is no sudo; nothing else is lost */
-	if ((r = mounts_attach(c, e)) < 0 || (r = net_join(c, e)) < 0 || (r = dev_net(c, e)) < 0)
+	if ((r = mounts_attach(c, e)) < 0)
 		return r;
 	if (chdir("root") < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
 		return err_sys(e, "enter the new root");

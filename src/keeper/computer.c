@@ -197,7 +197,7 @@ static void on_sync(struct source *s, uint32_t events)
 	r = c->k->backend->finish(&c->box, &c->why);
 	if (r == -EAGAIN) {
 		c->why.code = 0;
-		r = loop_add(c->k->loop, &c->sync, EPOLLIN, &e);
+		r = loop_add(c->k->loop, &c->sync, EPOLLRDHUP, &e);
 		if (r == 0)
 			return;
 		c->why = e;
@@ -226,15 +226,25 @@ static int open_template(struct keeper *k, const char *name, struct err *e)
 	return fd;
 }
 
-static int born(void *ctx, const struct box *b, struct err *e)
+/* After the clone: the child is busy for long enough, and a file system may take its time to make files. */
+static int born(void *ctx, const struct box *b, int *ret_listen, struct err *e)
 {
 	struct computer *c = ctx;
-	struct record r = { .pid = b->pid, .start_time = b->start_time, .slot = c->slot, .net = c->net };
+	struct keeper *k = c->k;
+	struct record record = { .pid = b->pid, .start_time = b->start_time, .slot = c->slot, .net = c->net };
+	AUTO_FD int listening = -1;
+	int r;
 
-	if (c->k->records_fd < 0)
+	if (k->run_fd < 0)
 		return 0;
-	str_copy(r.template_name, sizeof r.template_name, c->template_name);
-	return record_write(c->k, c->id, &r, e);
+	str_copy(record.template_name, sizeof record.template_name, c->template_name);
+	if ((r = sock_listen_at(k->run_fd, c->id, 0600, 64, &listening, e)) < 0)
+		return r;
+	if (k->daemon_uid != geteuid() && fchownat(k->run_fd, c->id, k->daemon_uid, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_sys(e, "give the guest's socket to the daemon");
+	r = record_write(k, c->id, &record, e);
+	*ret_listen = r < 0 ? -1 : fd_take(&listening);
+	return r;
 }
 
 static struct computer *computer_new(struct keeper *k, const char *id, uint32_t slot, const char *template_name, uint8_t net)
@@ -262,33 +272,28 @@ static struct computer *computer_new(struct keeper *k, const char *id, uint32_t 
 static int start(struct computer *c, const struct create_args *a, struct err *e)
 {
 	struct keeper *k = c->k;
-	AUTO_FD int rootfs = -1, listening = -1, theirs = -1;
+	AUTO_FD int rootfs = -1, theirs = -1;
 	int pair[2], r;
 	struct box_spec s = { .id = c->id, .slot = c->slot, .net = a->net == KEEPER_NET_ALL, .limits = a->limits, .hostname = a->hostname,
 		.mounts = a->mounts, .nmounts = a->nmounts, .die_with_us = k->once, .born = born, .ctx = c };
 
 	if (!str_eq(a->template_name, "host") && (rootfs = open_template(k, a->template_name, e)) < 0)
 		return rootfs;
-	if (k->run_fd >= 0) {
-		if ((r = sock_listen_at(k->run_fd, c->id, 0600, 64, &listening, e)) < 0)
-			return r;
-		if (k->daemon_uid != geteuid() && fchownat(k->run_fd, c->id, k->daemon_uid, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0)
-			return err_sys(e, "give the guest's socket to the daemon");
-	}
 	if ((r = sock_pair(pair, e)) < 0)
 		return r;
 	c->conn = pair[0];
 	theirs = pair[1];
 	s.rootfs_fd = rootfs;
-	s.listen_fd = listening;
+	s.listens = k->run_fd >= 0;
 	s.conn_fd = theirs;
 	r = k->backend->start(k->host, &s, &c->box, e);
 	if (r < 0)
 		return err_wrap(e, "create computer '%s'", c->id);
 	c->child = true;
+	/* its report is read with the end that follows it at once: to be woken twice would cost it time on a small machine */
 	c->sync.fd = c->box.sync_fd;
 	c->end.fd = c->box.pidfd;
-	if ((r = loop_add(k->loop, &c->end, EPOLLIN, e)) < 0 || (r = loop_add(k->loop, &c->sync, EPOLLIN, e)) < 0)
+	if ((r = loop_add(k->loop, &c->end, EPOLLIN, e)) < 0 || (r = loop_add(k->loop, &c->sync, EPOLLRDHUP, e)) < 0)
 		return r;
 	loop_arm(k->loop, &c->timer, START_MAX_MS);
 	return 0;

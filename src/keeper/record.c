@@ -18,17 +18,17 @@
 
 int record_write(const struct keeper *k, const char *id, const struct record *r, struct err *e)
 {
-	char text[RECORD_MAX], tmp[ID_MAX + 8];
+	char text[RECORD_MAX];
 	AUTO_FD int fd = -1;
 	int n;
 
 	n = snprintf(text, sizeof text, "bureau-keeper 1\nboot %s\npid %d\nstart %" PRIu64 "\nslot %" PRIu32 "\nnet %u\ntemplate %s\n",
 		k->boot, r->pid, r->start_time, r->slot, r->net, r->template_name);
-	snprintf(tmp, sizeof tmp, ".%s", id);
-	fd = openat(k->records_fd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0 || fd_write_all(fd, text, (size_t)n, e) < 0 || renameat(k->records_fd, tmp, k->records_fd, id) < 0) {
+	/* Straight to its name: who dies in the middle leaves half a record, and a first process that then ends by itself. */
+	fd = openat(k->records_fd, id, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0 || fd_write_all(fd, text, (size_t)n, e) < 0) {
 		err_sys(e, "write the record of computer '%s'", id);
-		unlinkat(k->records_fd, tmp, 0);
+		unlinkat(k->records_fd, id, 0);
 		return -e->code;
 	}
 	return 0;
