@@ -28,7 +28,8 @@ int record_write(const struct keeper *k, const char *id, const struct record *r,
 	fd = openat(k->records_fd, id, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0 || fd_write_all(fd, text, (size_t)n, e) < 0) {
 		err_sys(e, "write the record of computer '%s'", id);
-		unlinkat(k->records_fd, id, 0);
+		if (fd >= 0)
+			unlinkat(k->records_fd, id, 0);
 		return -e->code;
 	}
 	return 0;

@@ -42,10 +42,10 @@ int main(void)
 	ok(record_read(&k, "abcdefgh1", &back) == 0 && back.pid == 42 && back.start_time == 12345678901u && back.slot == 7 && back.net == 1 &&
 		str_eq(back.template_name, "base"), "and read back");
 	ok(record_read(&k, "nothere99", &back) == -ENOENT, "one that isn't there");
-	ok(symlinkat("/etc/passwd", k.records_fd, ".linktest1") == 0 && record_write(&k, "linktest1", &r, &e) < 0, "a link in the way isn't followed");
+	ok(symlinkat("/etc/passwd", k.records_fd, "linktest1") == 0 && record_write(&k, "linktest1", &r, &e) < 0, "a link in the way isn't followed");
 	record_remove(&k, "abcdefgh1");
 	ok(record_read(&k, "abcdefgh1", &back) == -ENOENT, "removed");
-	unlinkat(k.records_fd, ".linktest1", 0);
+	unlinkat(k.records_fd, "linktest1", 0);
 	rmdir(dir);
 	return done_testing();
 }
