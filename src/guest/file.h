@@ -21,7 +21,7 @@ const struct user *act_user(const struct user *u);     /* for a helper: NULL whe
 int act_mkdirs(const char *path, bool all, const struct user *u, struct err *e);
 
 /* entry.c */
-#define ENTRY_META 8192                                 /* bytes of metadata in an entry */
+#define ENTRY_META GUEST_META_BYTES                                 /* bytes of metadata in an entry */
 int entry_put(struct users *users, struct msg_writer *w, const char *path, struct err *e);
 int entry_set_meta(int fd, const char *const *kv, size_t n, struct err *e);   /* replaces all user.e2b.* */
 

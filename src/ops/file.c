@@ -89,6 +89,17 @@ void op_file_read(struct op_call *c)
 		op_sent(c, guest_read(g, &c->gc, arg_str(c, "path"), arg_str(c, "user"), &e), &e);
 }
 
+/* More would end the guest's link, and with it what others do in that computer. */
+static int meta_fits(const char *const *meta, size_t n, struct err *e)
+{
+	if (n > GUEST_META)
+		return err_set(e, E2BIG, "'metadata' has more than %d members", GUEST_META);
+	for (size_t i = 0; i < n; i++)
+		if (strlen(meta[i]) > GUEST_META_BYTES)
+			return err_set(e, E2BIG, "'metadata': '%.40s...' is longer than %d bytes", meta[i], GUEST_META_BYTES);
+	return 0;
+}
+
 void op_file_write(struct op_call *c)
 {
 	AUTO_FREE const char **meta = NULL;
@@ -96,8 +107,7 @@ void op_file_write(struct op_call *c)
 	struct guest *g;
 	struct err e;
 
-	if (arg_strv(c, "metadata", &meta, &n, &e) < 0 ||
-	    (n > GUEST_META && err_set(&e, E2BIG, "'metadata' has more than %d members", GUEST_META) < 0)) {
+	if (arg_strv(c, "metadata", &meta, &n, &e) < 0 || meta_fits(meta, n, &e) < 0) {
 		op_fail(c, &e);
 		return;
 	}

@@ -29,6 +29,7 @@
 #define GUEST_FROM_FIRST (UINT64_MAX - 1)
 #define GUEST_ARGS 4096            /* args or envs in a START */
 #define GUEST_PATH 4096
+#define GUEST_META_BYTES 8192      /* one "key=value" of a file's metadata, at most */
 #define GUEST_GRACE_MS 15000
 
 enum guest_type {
