@@ -190,6 +190,14 @@ def targets(s, id):
 	equal(sorted(os.listdir(d)), ["dangling", "link", "old", "pipe"], "nothing is left beside them")
 
 
+def fifo_writer(s, id):
+	"""A program that has the fifo `p` open for good (who opens it to read before anybody writes is at its end at once)."""
+	w = subprocess.Popen([BUILD / "bureau", "sandbox", "exec", id, "--", "sh", "-c", "exec 3<>p; echo open >&2; head -c 100000 /dev/zero >&3; echo sent >&2; sleep 100"],
+		env=env(s), stderr=subprocess.PIPE, text=True)
+	equal(w.stderr.readline(), "open\n", "a program holds a fifo")
+	return w
+
+
 def breaks(s):
 	"""A copy that breaks in the middle leaves the target as it was."""
 	d = WORK / "breaks"
@@ -198,11 +206,9 @@ def breaks(s):
 	for name, there in (("old", ["old"]), ("new", ["old"])):
 		id = cli(s, "sandbox", "create", "--template", "host", "--net", "none").stdout.strip()
 		cli(s, "sandbox", "exec", id, "--", "sh", "-c", "mkfifo p")
-		w = subprocess.Popen([BUILD / "bureau", "sandbox", "exec", id, "--", "sh", "-c", "exec > p; echo started >&2; head -c 100000 /dev/zero; echo sent >&2; sleep 100"], env=env(s),
-			stderr=subprocess.PIPE, text=True)
+		w = fifo_writer(s, id)
 		p = subprocess.Popen([BUILD / "bureau", "sandbox", "cp", id + ":p", d / name], env=env(s), stderr=subprocess.PIPE, text=True)
-		while w.stderr.readline() not in ("sent\n", ""):        # more than a pipe holds: cp is reading
-			pass
+		w.stderr.readline()                 # "sent", more than a pipe holds: cp is reading
 		cli(s, "sandbox", "kill", id)
 		err = p.communicate(timeout=60)[1]
 		w.wait(60)
@@ -210,7 +216,7 @@ def breaks(s):
 		ok(sorted(os.listdir(d)) == there and (d / "old").read_text() == "old", "and leaves all as it was", os.listdir(d))
 	id = cli(s, "sandbox", "create", "--template", "host", "--net", "none").stdout.strip()
 	cli(s, "sandbox", "exec", id, "--", "sh", "-c", "mkfifo p")
-	w = subprocess.Popen([BUILD / "bureau", "sandbox", "exec", id, "--", "sh", "-c", "exec > p; head -c 100000 /dev/zero; echo sent >&2; sleep 100"], env=env(s), stderr=subprocess.PIPE, text=True)
+	w = fifo_writer(s, id)
 	p = subprocess.Popen([BUILD / "bureau", "sandbox", "cp", id + ":p", d / "new"], env=env(s), stderr=subprocess.PIPE)
 	w.stderr.readline()
 	p.kill()
