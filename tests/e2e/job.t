@@ -73,7 +73,11 @@ def states(d):
 
 
 def journal(server, id):
-	return [json.loads(x) for x in open(server.state + "/jobs/" + id + "/journal") if x.endswith("\n")]
+	try:
+		with open(server.state + "/jobs/" + id + "/journal") as f:
+			return [json.loads(x) for x in f if x.endswith("\n")]
+	except FileNotFoundError:      # a job's folder comes before its journal
+		return []
 
 
 def is_done(s, code, d, what):
