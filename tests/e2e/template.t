@@ -4,6 +4,9 @@ in, listed and removed. Needs mmdebstrap and a Debian mirror. timeout: 900"""
 import json, os, re, shutil, signal, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import host_net
+
 BUILD = os.path.abspath(os.environ.get("BUREAU_BUILD") or os.path.join(HERE, "../../build"))
 BUREAU = os.path.join(BUILD, "bureau")
 SANITIZED = os.path.exists(os.path.join(BUILD, "sanitize-probe"))
@@ -18,16 +21,6 @@ def ok(good, text, more=""):
     if not good and more != "":
         print("# " + str(more).replace("\n", "\n# "), flush=True)
     return good
-
-
-def apt_options():
-    """What this host's apt was told about clocks and proxies holds for the build too."""
-    out = []
-    dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True).stdout
-    for line in dump.splitlines():
-        if re.match(r"Acquire::(Check-Valid-Until|Check-Date|https?::Proxy) \"[^\"]+\";", line):
-            out += ["--apt-option", line.rstrip(";")]
-    return out
 
 
 def bureau(*args, timeout=400):
@@ -63,7 +56,7 @@ def builds(tmp, state):
     recipe = os.path.join(tmp, "tiny.recipe")
     with open(recipe, "w") as f:
         f.write("about  a small one\nsuite  bookworm\npackages hello ca-certificates python3-minimal\nrun echo \"it's here\" > /etc/made; id -u >> /etc/made; grep -c 127.0.0.1 /etc/resolv.conf >> /etc/made || true; chmod 4755 /usr/bin/hello\n")
-    extra = apt_options()
+    extra = host_net.apt_options()
     p = subprocess.Popen([BUREAU, "template", "build", recipe, *extra], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     seen = ""
     for line in p.stdout:
@@ -138,10 +131,7 @@ with tempfile.TemporaryDirectory(prefix="bureau-template-", ignore_cleanup_error
     state = os.path.join(tmp, "state")
     os.environ["BUREAU_STATE"] = state
     words(tmp)
-    # the mirror this machine itself uses
-    sources = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)dists/$(RELEASE)/InRelease", "Created-By: Packages"],
-                             capture_output=True, text=True).stdout.split()
-    if not sources or subprocess.run(["curl", "-sfI", "-m", "20", sources[0]], capture_output=True).returncode:
+    if not host_net.mirror():
         n += 1
         print(f"ok {n} - builds # SKIP no Debian mirror can be reached")
     else:
