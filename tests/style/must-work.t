@@ -29,10 +29,10 @@ try() {
 }
 printf 'strict\nhalf may skip: no moon\nfree may skip\n' >"$work/list"
 is() { [ "$2" = "$3" ] && check "$1" "" || check "$1" "got: $2"; }
-is "a skip in a listed test fails" "$(try strict 'ok 1 - x # SKIP no moon\n1..1\n' | head -n 1)" "not ok 1 - x (must work here, but was skipped) no moon"
+is "a skip in a listed test fails" "$(try strict 'ok 1 - x # SKIP no moon\n1..1\n' | sed -n 1p)" "not ok 1 - x (must work here, but was skipped) no moon"
 is "so does one of all of it" "$(try strict '1..0 # SKIP no moon\n' | tail -n 1)" "not ok 1 - must work here, but was skipped: # SKIP no moon"
-is "one for the reason that is allowed passes" "$(try half 'ok 1 - x # SKIP no moon\n1..1\n' | head -n 1)" "ok 1 - x # SKIP no moon"
-is "one for another doesn't" "$(try half 'ok 1 - x # SKIP no sun\n1..1\n' | head -n 1)" "not ok 1 - x (must work here, but was skipped) no sun"
+is "one for the reason that is allowed passes" "$(try half 'ok 1 - x # SKIP no moon\n1..1\n' | sed -n 1p)" "ok 1 - x # SKIP no moon"
+is "one for another doesn't" "$(try half 'ok 1 - x # SKIP no sun\n1..1\n' | sed -n 1p)" "not ok 1 - x (must work here, but was skipped) no sun"
 is "where anything may be skipped it may" "$(try free '1..0 # SKIP no moon\n')" "1..0 # SKIP no moon"
 is "and in a test that isn't listed" "$(try other '1..0 # SKIP no moon\n')" "1..0 # SKIP no moon"
 is "each is in the list of what was skipped" "$(cut -d: -f1 "$work/skipped" | paste -sd' ')" "strict strict half half free other"
