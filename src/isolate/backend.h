@@ -62,6 +62,8 @@ struct backend {
 	int (*limits)(struct isolate *h, const char *id, struct box *b, const struct box_limits *l, struct err *e);
 	/* Listening sockets once more, made inside. */
 	int (*doors)(struct isolate *h, struct box *b, struct err *e);
+	/* Makes one thing that computers to come will need, some 0.5 ms: for when nobody waits. 1 made, 0 there is enough. */
+	int (*stock)(struct isolate *h, struct err *e);
 };
 extern const struct backend backend_ns;
 

@@ -77,7 +77,7 @@ int isolate_create(const char *guest, const char *tag, const pid_t *living, size
 	h->own_session = getsid(0) == getpid() && !has_terminal();
 	cgroup_host_init(&h->groups, tag ? tag : "run", h->ids == IDS_RANGE, !h->once);
 	etc_scan(h);
-	h->kit_net = -1;
+	h->kit_net = h->own_net = -1;
 	if (h->ids == IDS_RANGE && !h->once && kit_make(h, e) < 0) {
 		isolate_free(h);
 		return -e->code;
@@ -98,6 +98,9 @@ void isolate_free(struct isolate *h)
 	if (!h)
 		return;
 	cgroup_host_done(&h->groups);
+	stock_free(h);
+	fd_drop(&h->kit_net);
+	fd_drop(&h->own_net);
 	free(h);
 }
 

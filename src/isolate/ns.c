@@ -1,7 +1,7 @@
 /* ns -- the parent's half of the namespaces backend.
  *
  * Theory of operation. start() makes the computer's v2 group and a socket pair, then clone3 with every namespace but the
- * network's; the child (ns_child.c) begins at once with what needs nobody, in particular with that namespace.
+ * network's: that one is of the stock (stock.c) or the child's own work. The child (ns_child.c) begins with what needs nobody.
  * Meanwhile we write its id maps, make the detached idmapped trees that only real root may make, and send them: GO_IDS. While it
  * mounts we make its v1 groups: GO_GROUPS; it enters them itself, last. The child's answer comes on sync_fd: a report (door
  * sockets with it), then the end of the socket when the exec closed it.
@@ -179,13 +179,15 @@ static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bo
 	return r < 0 ? r : let_go(h, s, b, e);
 }
 
-static pid_t clone_child(struct isolate *h, const struct box_spec *s, struct box *b, int v2, int *sync, struct err *e)
+static int clone_child(struct isolate *h, const struct box_spec *s, struct box *b, int v2, int *sync, struct err *e)
 {
 	struct clone_args a = {
 		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PIDFD,
 		.exit_signal = SIGCHLD,
 		.pidfd = (uint64_t)(uintptr_t)&b->pidfd,
 	};
+	struct stock_net net;
+	bool has_net = stock_take(h, s->net, &net);
 	pid_t pid;
 
 	if (v2 >= 0) {
@@ -196,18 +198,26 @@ static pid_t clone_child(struct isolate *h, const struct box_spec *s, struct box
 	pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
 	if (pid == 0) {
 		struct child c = { .h = h, .s = s, .sync = sync[1], .base = -1, .guest = -1, .sys = -1, .listen_fd = -1, .conn_fd = s->conn_fd,
-			.top = -1, .doors = { -1, -1, -1, -1 } };
+			.has_net = has_net, .top = -1, .doors = { -1, -1, -1, -1 } };
 
 		close(sync[0]);
 		child_run(&c);
 	}
 	if (pid < 0)
 		err_sys(e, "make namespaces");
+	else
+		b->pid = pid;
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	if (has_net) {
+		memcpy(b->doors, net.doors, sizeof b->doors);
+		close(net.ns);
+		if (stock_leave(h, e) < 0)
+			return -e->code;
+	}
 	if (pid < 0 && (e->code == EPERM || e->code == ENOSPC || e->code == EACCES))
 		err_hint(e, e->code == ENOSPC ? "raise user.max_user_namespaces and the other user.max_*_namespaces (sysctl)" :
 			"user namespaces are switched off for this user: see sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns");
-	return pid < 0 ? -e->code : pid;
+	return pid < 0 ? -e->code : 0;
 }
 
 static int take_report(struct box *b, struct report *rep, struct err *e)
@@ -289,7 +299,6 @@ static int ns_start(struct isolate *h, const struct box_spec *s, struct box *ret
 	close(sync[1]);
 	if (r < 0)
 		goto fail;
-	ret->pid = r;
 	fcntl(ret->sync_fd, F_SETFL, O_NONBLOCK);
 	proc_start_time(ret->pid, &ret->start_time);
 	if (settle(h, s, ret, v2 >= 0, e) < 0)
@@ -327,4 +336,4 @@ static int ns_doors(struct isolate *h, struct box *b, struct err *e)
 	return inside_doors(h, b, e);
 }
 
-const struct backend backend_ns = { "ns", isolate_probe, ns_start, ns_finish, ns_limits, ns_doors };
+const struct backend backend_ns = { "ns", isolate_probe, ns_start, ns_finish, ns_limits, ns_doors, stock_add };

@@ -248,6 +248,8 @@ static int make_net(struct child *c, struct err *e)
 	bool ipv6;
 	int r;
 
+	if (c->has_net)
+		return 0;
 	if (unshare(CLONE_NEWNET) < 0)
 		return err_sys(e, "make a network namespace");
 	r = net_up(e);

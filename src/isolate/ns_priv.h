@@ -14,6 +14,10 @@ enum id_mode {
 };
 #define ISOLATE_ETC_MAX 32
 
+#define STOCK_NETS 4
+struct stock_net { int ns, doors[BOX_DOORS]; };
+struct stock_kind { struct stock_net nets[STOCK_NETS]; size_t n; bool wanted; };
+
 struct isolate {
 	enum id_mode ids;
 	char map[2][512];        /* IDS_NESTED: uid and gid maps of a computer, written as ours are cut */
@@ -30,6 +34,8 @@ struct isolate {
 	bool own_session;        /* we lead a session without a terminal: its computers need none of their own */
 	bool split_usr;          /* /bin, /lib… are folders of their own */
 	int kit_net;             /* kit.c: the network namespace that the shared /sys shows; -1 = every computer mounts its own */
+	int own_net;             /* ours */
+	struct stock_kind stock[2];      /* stock.c: without and with a network */
 };
 
 #define USER_ID 1000u
@@ -43,6 +49,7 @@ struct child {
 	int base, mounts[BOX_MOUNTS];    /* detached trees: /usr or the template's root; the mounts asked for. -1 = none */
 	bool base_mapped;                /* base shows ids of the computer's own */
 	int sys;                         /* detached sysfs; -1 = mount one */
+	bool has_net;                    /* cloned into a namespace of the stock */
 	int guest;                       /* detached read-only mount of the guest's program */
 	int listen_fd, conn_fd;
 	int report_fd;                   /* core/sanitize.h; -1 = none */
@@ -69,6 +76,10 @@ int etc_binds(struct child *c, struct err *e);             /* the host's own fil
 void etc_scan(struct isolate *h);
 int kit_make(struct isolate *h, struct err *e);            /* kit.c: at a serving keeper's start, as root */
 int kit_sys(const struct isolate *h);                      /* a detached tree for one computer, or -errno */
+int stock_add(struct isolate *h, struct err *e);           /* stock.c: 1 made, 0 there are enough */
+bool stock_take(struct isolate *h, bool redirect, struct stock_net *ret);   /* true: we are in it; its descriptors are the caller's */
+int stock_leave(const struct isolate *h, struct err *e);
+void stock_free(struct isolate *h);
 int dev_fill(struct child *c, int dir, struct err *e);     /* dev.c: mount points and links, before the root is mounted */
 int dev_mount(struct child *c, struct err *e);             /* on ./root/dev, ./root/proc, ./root/sys */
 int net_up(struct err *e);                                 /* net.c: loopback */

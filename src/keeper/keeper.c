@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #define PEERS_MAX 16
+#define CALM_MS 20
 #define PEER_QUEUE (8 << 20)       /* a list of every slot fits */
 
 /* What a message held. s: strings in order; n: numbers in order. */
@@ -101,6 +102,19 @@ static int take_mounts(const struct keeper *k, const struct args *a, struct crea
 	return 0;
 }
 
+/* One a turn: who asks for something meanwhile waits for one at most. */
+void keeper_stock(struct timer *t)
+{
+	struct keeper *k = container_of(t, struct keeper, stock);
+	struct err e;
+	int r = k->backend->stock(k->host, &e);
+
+	if (r < 0)
+		log_warn("nothing is made in advance: %s", e.msg);
+	if (r > 0)
+		loop_arm(k->loop, t, 1);
+}
+
 static int on_create(struct peer *p, uint32_t id, const struct args *a, struct err *e)
 {
 	struct create_args c = { .id = a->s[0], .template_name = a->s[1], .hostname = a->s[2], .slot = a->n[0], .net = (uint8_t)a->n[1],
@@ -118,6 +132,9 @@ static int on_create(struct peer *p, uint32_t id, const struct args *a, struct e
 		return err_set(e, EINVAL, "'%.80s' is no host name", c.hostname);
 	if (take_mounts(p->k, a, &c, e) < 0)
 		return -e->code;
+	/* not at once: who has just got a computer is about to use it */
+	if (!p->k->once)
+		loop_arm(p->k->loop, &p->k->stock, CALM_MS);
 	return computer_create(p->k, &c, p, id, e);
 }
 

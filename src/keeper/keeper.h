@@ -53,9 +53,11 @@ struct keeper {
 	struct map *by_id, *by_slot;
 	struct list peers;
 	struct source listen;
+	struct timer stock;
 	char boot[40];
 };
 
+void keeper_stock(struct timer *t);      /* nobody has asked for a computer for a moment */
 int keeper_listen(struct keeper *k, int fd, struct err *e);
 int keeper_peer(struct keeper *k, int fd, struct err *e);
 int peer_send(struct peer *p, struct msg_writer *w);

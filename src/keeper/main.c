@@ -161,7 +161,8 @@ static void hold_signals(void)
 int main(int argc, char **argv)
 {
 	struct options o = { .uid = geteuid() };
-	struct keeper k = { .backend = &backend_ns, .state_fd = -1, .templates_fd = -1, .run_fd = -1, .records_fd = -1 };
+	struct keeper k = { .backend = &backend_ns, .state_fd = -1, .templates_fd = -1, .run_fd = -1, .records_fd = -1,
+		.stock.fire = keeper_stock };
 	struct err e = { .code = 0 };
 	int code;
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The keeper's promises: limits hold, computers don't see each other, nothing is left behind, and it can be killed at any moment.
 As real root and as a plain user."""
-import json, os, re, shutil, signal, socket, subprocess, tempfile, time, traceback
+import fcntl, json, os, re, shutil, signal, socket, subprocess, tempfile, time, traceback
 import lab
 from lab import BUILD, CTL, KEEPER, done, needs, ok, skip
 
@@ -206,26 +206,70 @@ def template_escape(m, state):
     s.stop()
 
 
+def owner(ns):
+    """The user namespace that a namespace belongs to, as an inode; None when that isn't for us to see (it's above ours)."""
+    with open(ns) as f:
+        try:
+            up = fcntl.ioctl(f, 0xb701)       # NS_GET_USERNS
+        except PermissionError:
+            return None
+    with os.fdopen(up) as f:
+        return os.fstat(f.fileno()).st_ino
+
+
+def networks(m, state):
+    """Network namespaces made in advance: each is used once, belongs to no computer's user namespace, and its doors work like others'."""
+    if not m.root:
+        return
+    s = Server(m, state, TINY)
+    kids = open(f"/proc/{s.p.pid}/task/{s.p.pid}/children").read().split()
+    keeper = next(p for p in [str(s.p.pid), *kids] if open(f"/proc/{p}/comm").read() == "bureau-keeper\n")
+    ns = lambda p, kind="net": os.stat(f"/proc/{p}/ns/{kind}").st_ino
+    held = lambda: sum(os.readlink(f"/proc/{keeper}/fd/{f}").startswith("net:") for f in os.listdir(f"/proc/{keeper}/fd"))
+    before = held()
+    first = s.ask("create aaaaaaaa1 1 host 1").split()[2]
+    ok(owner(f"/proc/{first}/ns/net") == ns(first, "user"), f"{m.name}: with none in stock a computer makes its own network")
+    ok(until(lambda: held() == before + 4), f"{m.name}: then some are kept", (before, held()))
+    ok(ns(keeper) == ns("self"), f"{m.name}: the keeper is in its own")
+    more = [s.ask(f"create aaaaaaaa{k} {k} host 1").split() for k in range(2, 8)]
+    pids = [first] + [x[2] for x in more]
+    ok(len({ns(p) for p in pids} | {ns("self")}) == 8 and all(x[-1] == more[0][-1] for x in more), f"{m.name}: no two computers share one, and each has its doors", more)
+    stocked = [p for p in pids if owner(f"/proc/{p}/ns/net") == ns("self", "user")]
+    ok(2 <= len(stocked) <= 6 and ns(keeper) == ns("self"), f"{m.name}: those of the stock are nobody's inside", len(stocked))
+    low = [open(f"/proc/{p}/net/tcp").read().count(" 0100007F:0001 ") + open(f"/proc/{p}/net/tcp").read().count(" 0100007F:0035 ") for p in pids]
+    ok(low == [2] * 7, f"{m.name}: the door listens in all of them", low)
+    s.stop(signal.SIGKILL)
+    s.start()
+    ok(until(lambda: len(s.items()) == 7) and all(s.ask(f"doors aaaaaaaa{k}").startswith("ok doors") for k in range(1, 8)), f"{m.name}: and is opened again by the next keeper")
+    ok(all(s.ask(f"kill aaaaaaaa{k}") == "ok" for k in range(1, 8)), f"{m.name}: killed")
+    s.stop()
+
+
+def cut(m, state, id, slot, delay, stocked=False):
+    """A start, and kill -9 of the keeper so many seconds later."""
+    s = Server(m, state, TINY)
+    if stocked:
+        s.ask("create ddddddd00 99 host 1")
+        s.ask("kill ddddddd00")
+        time.sleep(0.05)      # the stock fills, or doesn't: both are right
+    s.c.stdin.write(f"create {id} {slot} host 1\n")
+    s.c.stdin.flush()
+    time.sleep(delay)
+    s.stop(signal.SIGKILL)
+
+
 def killed_while_starting(m, state):
     """kill -9 of the keeper at many moments of a start: the next one finds a whole computer or nothing."""
     left, told = 0, []
     for k in range(12):
-        s = Server(m, state, TINY)
-        s.c.stdin.write(f"create ccccccc{k:02} {k + 1} host 1\n")
-        s.c.stdin.flush()
-        time.sleep(0.0004 * k)
-        s.stop(signal.SIGKILL)
+        cut(m, state, f"ccccccc{k:02}", k + 1, 0.0004 * k, k % 2)
         # what the daemon does, as fast as it can: it clears away what there may be, and asks again for the same id in the same slot
         s = Server(m, state, TINY)
         told.append((s.ask(f"kill ccccccc{k:02}"), s.ask(f"create ccccccc{k:02} {k + 1} host 1")[:10], s.ask(f"kill ccccccc{k:02}")))
         s.stop()
     ok(all(a in ("ok", "error 2") and (b, c) == ("ok created", "ok") for a, b, c in told), f"{m.name}: a start that a kill -9 cut is made again at once", told)
     for k in range(12):
-        s = Server(m, state, TINY)
-        s.c.stdin.write(f"create bbbbbbb{k:02} {k + 1} host 1\n")
-        s.c.stdin.flush()
-        time.sleep(0.0003 * k)
-        s.stop(signal.SIGKILL)
+        cut(m, state, f"bbbbbbb{k:02}", k + 1, 0.0003 * k, k % 2)
     s = Server(m, state, TINY)
     for i in s.items():
         left += s.ask(f"kill {i}") != "ok"
@@ -240,7 +284,7 @@ for m in (Mode(x.name, x.prefix, x.uid) for x in lab.modes()):
     limits(m)
     mounts(m)
     dies_with_its_asker(m)
-    for f in (service, wrong_peer, template_escape, killed_while_starting):
+    for f in (service, networks, wrong_peer, template_escape, killed_while_starting):
         state = tempfile.mkdtemp(prefix="bureau-keeper-")
         os.chown(state, m.uid, m.uid)
         try:
