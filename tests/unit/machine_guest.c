@@ -223,6 +223,16 @@ static void test_cancel(void)
 	end();
 }
 
+/* The guest says that nothing listens in it. */
+static void no_ports(void)
+{
+	struct msg_writer w = answer(G_OK, request(G_PORTS));
+
+	msg_put_u32(&w, 0);
+	msg_send(peer, &w);
+	turns();
+}
+
 /* Each sends something that no honest guest would; the link must end as a fault of the protocol. */
 static void bad_output(uint32_t id) { send_started(id); send_out(id, 101); }
 static void bad_chunk(uint32_t id) { send_started(id); send_out(id, GUEST_CHUNK + 1); }
@@ -310,11 +320,7 @@ static void test_long_list(void)
 	msg_put_u32(&w, 15000);
 	msg_send(peer, &w);
 	ok(guest_ports(guest, &after, &e) == 0, "the link goes on");
-	id = request(G_PORTS);
-	w = answer(G_OK, id);
-	msg_put_u32(&w, 0);
-	msg_send(peer, &w);
-	turns();
+	no_ports();
 	ok(!lost && !after.guest && strstr(story, "ok!"), "and answers: %s", story);
 	end();
 }
@@ -347,11 +353,7 @@ static void test_no_fds(void)
 	setrlimit(RLIMIT_NOFILE, &was);
 	ok(!lost && !k.guest && strstr(story, ":err 11"), "no room for a descriptor ends the call alone: %s", story);
 	guest_ports(guest, &after, &e);
-	id = request(G_PORTS);
-	w = answer(G_OK, id);
-	msg_put_u32(&w, 0);
-	msg_send(peer, &w);
-	turns();
+	no_ports();
 	ok(!lost && !after.guest, "and the link goes on");
 	end();
 }
@@ -470,11 +472,7 @@ static void test_silence(void)
 	msg_send(peer, &w);
 	turns();
 	is_str(story, "22:err 110 ", "when it does come it's dropped");
-	id = request(G_PORTS);
-	w = answer(G_OK, id);
-	msg_put_u32(&w, 0);
-	msg_send(peer, &w);
-	turns();
+	no_ports();
 	ok(!lost && !after.guest && strstr(story, "ok!"), "and the other call is answered: %s", story);
 	end();
 }
