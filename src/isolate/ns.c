@@ -216,7 +216,7 @@ static int clone_child(struct isolate *h, const struct box_spec *s, struct box *
 	}
 	if (pid < 0 && (e->code == EPERM || e->code == ENOSPC || e->code == EACCES))
 		err_hint(e, e->code == ENOSPC ? "raise user.max_user_namespaces and the other user.max_*_namespaces (sysctl)" :
-			"user namespaces are switched off for this user: see sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns");
+			"none in a chroot; else a container's seccomp profile or sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns refuses them");
 	return pid < 0 ? -e->code : 0;
 }
 

@@ -63,7 +63,7 @@ static void say_missing(const struct isolate *h, const struct tried *t, struct b
 	const char *between = "";
 
 	if (t->spaces_errno)
-		buf_printf(b, "user namespaces: %s (sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces); ",
+		buf_printf(b, "user namespaces: %s (none in a chroot; sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces); ",
 			strerror(t->spaces_errno));
 	else if (t->net_errno)
 		buf_printf(b, "network through the door: %s (kernel modules nf_tables, nft_nat, nft_redir, nft_reject); ", strerror(t->net_errno));

@@ -179,7 +179,8 @@ def part_exec():
 
 def part_e2b():
     with Server() as s:
-        env = dict(os.environ, E2B_API_KEY=s.key, E2B_API_URL=s.url, E2B_SANDBOX_URL=s.url)
+        path = os.pathsep.join([*map(str, (TOP / "tests/e2e/node_modules").glob("node-linux-*/bin")), os.environ["PATH"]])    # tools/deps' own
+        env = dict(os.environ, PATH=path, E2B_API_KEY=s.key, E2B_API_URL=s.url, E2B_SANDBOX_URL=s.url)
         script = TOP / "tests/e2e/.bench.mjs"
         script.write_text((TOP / "tests/perf/e2b_create.mjs").read_text())
         try:
