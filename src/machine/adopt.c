@@ -115,6 +115,7 @@ static void on_swept(struct keeper_call *k, struct keeper_answer *a, const struc
 		log_warn("a computer that nobody knows can't be removed: %s", e->msg);
 	else
 		slot_free(s->ms, s->slot);
+	s->ms->sweeps--;
 	free(s);
 }
 
@@ -127,6 +128,7 @@ static void sweep(struct machines *ms, const char *id, uint32_t slot)
 	s->ms = ms;
 	s->slot = slot;
 	s->call.on = on_swept;
+	ms->sweeps++;
 	keeper_ask(ms->keeper, &s->call, K_KILL, id);
 }
 

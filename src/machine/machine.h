@@ -35,7 +35,7 @@ int machines_create(const struct machines_opts *o, struct machines **ret, struct
 void machines_free(struct machines *ms);                 /* computers go on: the next daemon adopts them */
 
 void machines_end_all(struct machines *ms, const char *why, const char *why_text, const char *by);   /* and no new ones are made */
-unsigned machines_left(const struct machines *ms);       /* of any state, the pool's too */
+unsigned machines_left(const struct machines *ms);       /* of any state, the pool's too, and what may be at a keeper that isn't there */
 
 /* Somebody who waits for a computer to be made or to be gone. Embedded in its owner. */
 struct machine_wait {

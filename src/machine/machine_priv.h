@@ -67,6 +67,7 @@ struct machines {
 	struct list all;
 	unsigned count[MS_COUNT];
 	unsigned pooled, total, max;
+	unsigned sweeps;             /* computers that nobody knows, being ended */
 	uint64_t slots[SLOT_WORDS];
 	uint32_t slot_hint;
 	struct store_limits defaults;

@@ -377,7 +377,8 @@ void machines_end_all(struct machines *ms, const char *why, const char *why_text
 
 unsigned machines_left(const struct machines *ms)
 {
-	return ms->total;
+	/* until the keeper has told its list, who knows what it has */
+	return ms->total + ms->sweeps + !keeper_up(ms->keeper);
 }
 
 void machines_free(struct machines *ms)

@@ -180,26 +180,29 @@ static int set_aside(struct store *s, struct err *e)
 	return 0;
 }
 
-/* Did another boot of this host write here last, without a clean end? */
-static bool was_cut(const struct store *s, const char *boot)
+/* Did another boot of this host write here last, without a clean end? What can't be read isn't of this boot. ret_named: it says
+ * this boot already. */
+static bool was_cut(const struct store *s, const char *boot, bool *ret_named)
 {
 	AUTO_FREE char *last = NULL;
 	size_t n;
+	int r = fd_read_file(AT_FDCWD, s->boot_file, 100, &last, &n, NULL);
 
-	return fd_read_file(AT_FDCWD, s->boot_file, 100, &last, &n, NULL) == 0 && !str_eq(last, boot);
+	*ret_named = r == 0 && str_eq(last, boot);
+	return r != -ENOENT && !*ret_named;
 }
 
 static int open_whole(struct store *s, struct err *e)
 {
 	AUTO_FREE char *boot = NULL;
 	size_t n = 0;
-	bool cut;
+	bool cut, named;
 	int r;
 
 	/* who can't see it checks after every end that wasn't clean */
 	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 100, &boot, &n, e) < 0)
 		n = 0;
-	cut = was_cut(s, n ? boot : "");
+	cut = was_cut(s, n ? boot : "", &named);
 	r = open_db(s, e);
 	if (r == 0 && cut)
 		r = check_db(s, e);
@@ -209,7 +212,8 @@ static int open_whole(struct store *s, struct err *e)
 		if (r == 0)
 			r = open_db(s, e);
 	}
-	if (r == 0)
+	/* not again after a kill: the disk may be full by now */
+	if (r == 0 && !named)
 		r = fd_write_file(AT_FDCWD, s->boot_file, 0600, n ? boot : "?", n ? n : 1, e);
 	return r < 0 ? r : run(s, "PRAGMA synchronous=OFF", e);
 }

@@ -95,6 +95,31 @@ def still_fine(what, olds):
         ok(len(nums) >= 5 and all(int(y) == int(x) + 1 for x, y in zip(nums, nums[1:])), f"{what}: attaching to it works", nums)
 
 
+def stop_in_the_midst():
+    """Creates in flight, kill -9 of bureaud, keeper or both, and a stop before the next ones know of each other."""
+    def create():
+        try:
+            s.create()
+        except (Error, OSError, http.client.HTTPException):
+            pass
+    bad = []
+    for victims in (["bureaud"], ["bureaud", "bureau-keeper"], ["bureau-keeper"]) * 4:
+        s.start()
+        threads = [threading.Thread(target=create) for _ in range(8)]
+        for t in threads:
+            t.start()
+        wait_for(lambda: os.listdir(os.path.join(s.state, "keeper")), 5, 0.001)
+        for pid in [s.pid_of(v) for v in victims]:
+            os.kill(pid, signal.SIGKILL)
+        code = s.stop()
+        for t in threads:
+            t.join()
+        if code or not wait_for(lambda: not s.leftovers(), 5):
+            bad.append((victims, code, s.leftovers()))
+            break
+    ok(not bad, "a stop right after kill -9 in the midst of creates leaves nothing", bad)
+
+
 def settle(seconds=20):
     """Until nothing but the computers that should live is there."""
     want = {o[0] for o in olds}
@@ -186,6 +211,7 @@ try:
     s.start()
     equal(s.call("GET", f"/v1/sandboxes/{id}")["why"], "shutdown", "its tombstone says why")
     s.stop()
+    stop_in_the_midst()
     left = wait_for(lambda: not s.leftovers(), 5) or s.leftovers()
     ok(left is True, "nothing is left on this host", left)
 finally:

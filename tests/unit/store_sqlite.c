@@ -225,6 +225,32 @@ static void test_power_cut(void)
 	store_close(s);
 	snprintf(path, sizeof path, "%s/bureau.db.damaged", cut);
 	ok(access(path, F_OK) == 0, "the old one is kept");
+	s = NULL;
+	scribble("boot", 0, junk);
+	for (off_t i = 0; i < 10; i++)
+		scribble("bureau.db", i * 4096, junk);
+	ok(store_open(cut, &s, &e) == 0 && store_replaced(s), "a boot's name that can't be read is another boot's");
+	store_close(s);
+}
+
+/* After a kill on a full disk nothing new can be written. */
+static void test_same_boot(void)
+{
+	AUTO_FREE char *boot = NULL;
+	struct store *s = NULL;
+	struct stat a, b;
+	char path[440], cut[400];
+	struct err e;
+	size_t n;
+
+	snprintf(cut, sizeof cut, "%s/cut", dir);
+	snprintf(path, sizeof path, "%s/boot", cut);
+	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 100, &boot, &n, &e) == 0)
+		scribble("boot", 0, boot);
+	ok(boot && stat(path, &a) == 0, "killed in this boot");
+	ok(store_open(cut, &s, &e) == 0 && !store_replaced(s), "it's opened again");
+	ok(stat(path, &b) == 0 && a.st_ino == b.st_ino && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec, "without writing its boot's name again");
+	store_close(s);
 }
 
 /* ---- a store of the first version ---- */
@@ -305,6 +331,7 @@ int main(void)
 	store_close(s);
 	test_many();
 	test_power_cut();
+	test_same_boot();
 	test_old();
 	test_crash();
 	ok(store_open("/nowhere/at/all", &t, &e) < 0 && strstr(e.msg, "/nowhere"), "an error names the file");
