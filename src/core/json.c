@@ -62,7 +62,8 @@ static int dump(const json_t *v, struct buf *out, size_t flags)
 	size_t before = out->len;
 
 	starved = false;
-	if (!v || json_dump_callback(v, add_chunk, out, flags | JSON_ENCODE_ANY | REAL_DIGITS) < 0 || starved) {
+	if (!v || json_dump_callback(v, add_chunk, out, flags | JSON_ENCODE_ANY | REAL_DIGITS) < 0 || starved || out->bad) {
+		/* bad: jansson goes on after a key that found no room. */
 		/* a value we can't write (bad UTF-8 can't be made by us, so: no room) leaves nothing half-written */
 		if (out->data) {
 			out->len = before;

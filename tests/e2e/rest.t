@@ -66,6 +66,12 @@ def test_life():
     equal(s.exec(id, "sh", "-c", "printf %s \"$HELLO\"")[0].decode(), "w ö rld", "programs get them")
     equal([b["id"] for b in s.call("GET", "/v1/sandboxes?metadata.k=v")["sandboxes"]], [id], "found by metadata")
     equal(s.call("GET", "/v1/sandboxes?metadata.k=w")["sandboxes"], [], "not by other metadata")
+    for name, value in (("k" * 100000, "x"), ("a", "x" * 65536)):
+        try:
+            s.create(metadata={name: value})
+            ok(False, "metadata beyond 64 KiB is refused")
+        except Error as e:
+            equal((e.status, e.code), (413, "too_large"), "metadata beyond 64 KiB is refused, whichever side is long")
     got = s.call("POST", f"/v1/sandboxes/{id}/timeout", {"timeout_ms": 5000, "extend_only": True})
     equal(got["ends_at"], box["ends_at"], "extend_only never shortens")
     equal(s.call("POST", f"/v1/sandboxes/{id}/timeout", {"timeout_ms": 0})["ends_at"], None, "0: it never ends by itself")

@@ -60,6 +60,19 @@ static void test_get(void)
 	ok(js_get_str(x, "s", &s, NULL) == -EINVAL && js_get_str(NULL, "s", &s, &e) == -EINVAL, "not an object");
 }
 
+/* A key alone finds no room; what comes after it would. */
+static void test_key(void)
+{
+	AUTO_BUF struct buf b = BUF_INIT(40);
+	char key[100];
+	AUTO_JSON json_t *v = json_object();
+
+	memset(key, 'k', sizeof key - 1);
+	key[sizeof key - 1] = '\0';
+	json_object_set_new(v, key, json_string("x"));
+	ok(js_dump(v, &b) == -ENOSPC && !buf_ok(&b), "no room for a key");
+}
+
 static void test_dump(void)
 {
 	AUTO_JSON json_t *v = json_pack("{s:f, s:s, s:[i,b]}", "z", 0.1, "a", "\xc3\xa9\n", "l", 1, 1);
@@ -77,6 +90,7 @@ static void test_dump(void)
 	AUTO_JSON json_t *str = json_string("x");
 	ok(js_dump(str, &b) == 0 && str_eq(buf_at(&b), "\"x\""), "a lone string");
 	ok(js_dump(NULL, &b) < 0, "nothing to dump");
+	test_key();
 }
 
 int main(void)
