@@ -20,7 +20,7 @@ check() {
 }
 
 # Tracked files (in an unpacked archive: all but products) whose path matches.
-files() { { git ls-files 2>/dev/null || find . \( -name 'build*' -o -name node_modules -o -name .venv \) -prune -o -type f -print | sed 's,^\./,,'; } | grep -E "$1"; }
+files() { { git ls-files 2>/dev/null || find . \( -name 'build*' -o -name node_modules -o -name .venv -o -name __pycache__ -o -path ./fuzz/found \) -prune -o -type f -print | sed 's,^\./,,'; } | grep -E "$1"; }
 sources=$(files '^src/.*\.[ch]$')
 all=$(files '^(src|fuzz|tests|tools)/.*\.[ch]$')
 
