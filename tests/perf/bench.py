@@ -318,6 +318,7 @@ How each is measured: `tests/perf/bench.py` (one function a part), with `tests/p
 `hyperfine -N` in alternating rounds for whole programs, the official npm package for the SDK rows, and `curl` for files.
 What a sandbox stores is in its tmpfs and nginx's file on the disk's page cache, so the upload row compares servers only roughly. bureaud's memory grows until
 sqlite's cache is full (about 10 MB after some 20,000 lives of sandboxes; the same after 30,000), then stays.
+"Cold": no computer is ready, but empty network namespaces are (`docs/decisions/0010-network-stock.md`).
 "fork+exec" is fork, exec of the same program outside, until its exit or its first byte: measured in turn with the row's own samples, after the same rest.
 """
 
