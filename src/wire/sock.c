@@ -150,12 +150,14 @@ ssize_t msg_recv(int fd, void *mem, size_t cap, int fds[MSG_FDS], unsigned *ret_
 	struct iovec iov = { .iov_base = mem, .iov_len = cap };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof c.buf };
 	unsigned have;
+	bool reset = false;
 	ssize_t n;
 
 	*ret_nfds = 0;
-	do
+	/* a peer that ended without reading all we sent: the kernel says that once, and then gives what the peer had said before */
+	do {
 		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	} while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset && (reset = true))));
 	if (n < 0)
 		return -errno;
 	have = collect(&m, fds);

@@ -57,6 +57,8 @@ static void put(int fd, const char *s, int with_fd)
 static void basics(void)
 {
 	int p = peer(1000);
+	uint8_t mem[64];
+	struct msg_writer w;
 
 	put(p, "one", -1);
 	put(p, "two", p);
@@ -77,6 +79,18 @@ static void basics(void)
 	loop_turn(loop, 0);
 	loop_turn(loop, 0);
 	ok(messages == 1 && gone == 1 && last_code == 0, "what was sent before the end is read");
+	link_free(link_);
+
+	p = peer(1000);
+	msg_writer_init(&w, mem, sizeof mem, 1, 1);
+	ok(link_send(link_, &w) == 0, "a word that the peer never reads");
+	put(p, "one", -1);
+	put(p, "last words", p);
+	close(p);
+	loop_turn(loop, 0);
+	loop_turn(loop, 0);
+	ok(messages == 2 && gone == 1 && last_code == 0, "what the peer had sent is read all the same: %d", messages);
+	is_str(seen, "last words", "to the last");
 	link_free(link_);
 
 	p = peer(1000);
