@@ -96,17 +96,14 @@ static int read_all(int fd, size_t size, size_t max, struct buf *out)
 	}
 }
 
-int fd_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+static int read_file(int fd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
 {
-	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	AUTO_BUF struct buf b = BUF_INIT(max < SIZE_MAX - 1 ? max + 1 : SIZE_MAX - 1);
 	struct stat st;
 	size_t len;
 	char *text;
 	int r;
 
-	if (fd < 0)
-		return err_sys(e, "open '%s'", path);
 	if (fstat(fd, &st) < 0)
 		return err_sys(e, "stat '%s'", path);
 	if (S_ISREG(st.st_mode) && st.st_size > 0 && (uint64_t)st.st_size > max)
@@ -127,6 +124,31 @@ int fd_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *re
 	if (ret_len)
 		*ret_len = len;
 	return 0;
+}
+
+int fd_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+{
+	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+
+	return fd < 0 ? err_sys(e, "open '%s'", path) : read_file(fd, path, max, ret, ret_len, e);
+}
+
+int fd_regular(int fd, const char *path, struct err *e)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return err_sys(e, "stat '%s'", path);
+	return S_ISREG(st.st_mode) ? 0 : err_set(e, S_ISDIR(st.st_mode) ? EISDIR : EINVAL, "'%s' isn't a regular file", path);
+}
+
+int fd_read_regular(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+{
+	/* nonblocking: a FIFO would wait for a writer */
+	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+	int r = fd < 0 ? err_sys(e, "open '%s'", path) : fd_regular(fd, path, e);
+
+	return r < 0 ? r : read_file(fd, path, max, ret, ret_len, e);
 }
 
 /* fsync of the folder that path is in, so that the new name is on disk too */

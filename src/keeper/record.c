@@ -82,7 +82,7 @@ int record_read(const struct keeper *k, const char *id, struct record *ret)
 	AUTO_FREE char *text = NULL;
 	size_t n;
 	struct err e;
-	int r = fd_read_file(k->records_fd, id, RECORD_MAX, &text, &n, &e);
+	int r = fd_read_regular(k->records_fd, id, RECORD_MAX, &text, &n, &e);
 
 	if (r < 0)
 		return r;

@@ -21,12 +21,14 @@
 
 static int open_log(struct ops *o, struct err *e)
 {
-	AUTO_FD int fd = openat(o->audit_dir, NAME, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	AUTO_FD int fd = openat(o->audit_dir, NAME, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 	struct stat st;
 	char last = '\n';
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_sys(e, "open " NAME);
+	if (fd_regular(fd, NAME, e) < 0)         /* a FIFO takes 64 KiB, and then we would wait for its reader */
+		return -e->code;
 	if (st.st_size && pread(fd, &last, 1, st.st_size - 1) == 1 && last != '\n' && write(fd, "\n", 1) == 1)
 		st.st_size++;
 	fd_drop(&o->audit_fd);

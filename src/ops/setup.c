@@ -48,7 +48,7 @@ static int read_key(struct ops *o, struct err *e)
 		path = NULL;
 		return err_set(e, ENOMEM, "no memory");
 	}
-	r = fd_read_file(AT_FDCWD, path, 200, &text, &n, e);
+	r = fd_read_regular(AT_FDCWD, path, 200, &text, &n, e);
 	if (r < 0)
 		return r;
 	while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,7 @@ static const char *const migrations[] = {
 	"INSERT OR IGNORE INTO marks SELECT '', template, started, id FROM sandboxes;",
 };
 #define MARKS_TRIED 16
+#define ASIDE_MAX 9
 #define PRUNE_AT_ONCE 1000
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
@@ -123,10 +125,36 @@ static int migrate(struct store *s, struct err *e)
 	return r;
 }
 
+/* sqlite opens what it finds, and would wait for the writer of a FIFO. */
+static int look_at(const struct store *s, struct err *e)
+{
+	static const char *const tails[] = { "", "-wal", "-journal", "-shm" };
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
+		AUTO_FREE char *path = NULL;
+
+		if (asprintf(&path, "%s%s", s->path, tails[i]) < 0) {
+			path = NULL;
+			return err_set(e, ENOMEM, "store: no memory");
+		}
+		if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+			err_set(e, EINVAL, "store: '%s' isn't a regular file", path);
+			return err_hint(e, "move it away");
+		}
+	}
+	return 0;
+}
+
 static int open_db(struct store *s, struct err *e)
 {
-	mode_t old = umask(077);
-	int r = sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK
+	int r = look_at(s, e);
+	mode_t old;
+
+	if (r < 0)
+		return r;
+	old = umask(077);
+	r = sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK
 		? 0 : sql_fail(s, e, s->path);
 
 	if (r == 0) {
@@ -167,14 +195,24 @@ static void close_db(struct store *s)
 	s->db = NULL;
 }
 
-/* DIR/bureau.db.damaged, for those who want to look; its log would be taken for the new one's. */
+/* DIR/bureau.db.damaged, for those who want to look (or .damaged.1 to 9, when a folder is in the way); its log would be taken for
+ * the new one's. */
 static int set_aside(struct store *s, struct err *e)
 {
-	AUTO_FREE char *aside = NULL, *wal = NULL;
+	AUTO_FREE char *wal = NULL;
+	char aside[PATH_MAX];
+	int r = -1;
 
-	if (asprintf(&aside, "%s.damaged", s->path) < 0 || asprintf(&wal, "%s-wal", s->path) < 0)
-		return err_set(e, ENOMEM, "store: no memory");
-	if (rename(s->path, aside) < 0 || (unlink(wal) < 0 && errno != ENOENT))
+	if (asprintf(&wal, "%s-wal", s->path) < 0)
+		return wal = NULL, err_set(e, ENOMEM, "store: no memory");
+	for (unsigned n = 0; n <= ASIDE_MAX && r < 0; n++) {
+		if (snprintf(aside, sizeof aside, n ? "%s.damaged.%u" : "%s.damaged", s->path, n) >= (int)sizeof aside)
+			return err_set(e, ENAMETOOLONG, "store: '%s' is too long a name", s->path);
+		r = rename(s->path, aside);
+		if (r < 0 && errno != EISDIR)
+			break;
+	}
+	if (r < 0 || (unlink(wal) < 0 && errno != ENOENT))
 		return err_sys(e, "set the damaged store '%s' aside", s->path);
 	s->replaced = true;
 	return 0;
@@ -186,7 +224,7 @@ static bool was_cut(const struct store *s, const char *boot, bool *ret_named)
 {
 	AUTO_FREE char *last = NULL;
 	size_t n;
-	int r = fd_read_file(AT_FDCWD, s->boot_file, 100, &last, &n, NULL);
+	int r = fd_read_regular(AT_FDCWD, s->boot_file, 100, &last, &n, NULL);
 
 	*ret_named = r == 0 && str_eq(last, boot);
 	return r != -ENOENT && !*ret_named;
@@ -215,6 +253,9 @@ static int open_whole(struct store *s, struct err *e)
 	/* not again after a kill: the disk may be full by now */
 	if (r == 0 && !named)
 		r = fd_write_file(AT_FDCWD, s->boot_file, 0600, n ? boot : "?", n ? n : 1, e);
+	/* a folder of that name says the same as a boot's name that can't be read: to be checked */
+	if (r == -EISDIR)
+		r = 0;
 	return r < 0 ? r : run(s, "PRAGMA synchronous=OFF", e);
 }
 

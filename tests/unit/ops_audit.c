@@ -135,6 +135,26 @@ static void test_refused(void)
 	end(o);
 }
 
+static void test_fifo(void)
+{
+	struct ops *o = begin(200);
+	char path[100];
+	struct err e;
+
+	end(o);
+	snprintf(path, sizeof path, "%s/audit.log", folder);
+	unlink(path);
+	o = calloc(1, sizeof *o);
+	if (!o || mkfifo(path, 0600) < 0)
+		exit(1);
+	o->o.loop = l;
+	o->o.state_dir = dir;
+	o->audit_dir = o->audit_fd = -1;
+	ok(audit_open(o, &e) < 0 && strstr(e.msg, "isn't a regular file"), "a FIFO in its place is no log");
+	end(o);
+	unlink(path);
+}
+
 int main(void)
 {
 	struct err e;
@@ -146,6 +166,7 @@ int main(void)
 	test_names();
 	test_cut();
 	test_refused();
+	test_fifo();
 	loop_free(l);
 	fd_remove_tree(AT_FDCWD, dir, NULL);
 	return done_testing();

@@ -253,6 +253,54 @@ static void test_same_boot(void)
 	store_close(s);
 }
 
+/* ---- other things in its files' places ---- */
+
+static const char *in_cut(const char *name)
+{
+	static char path[400];
+
+	snprintf(path, sizeof path, "%s/cut/%s", dir, name);
+	return path;
+}
+
+static void test_in_the_way(void)
+{
+	static const char *const files[] = { "bureau.db", "bureau.db-wal", "bureau.db-journal", "bureau.db-shm" };
+	struct store_sandbox a = row("pppppppp", 10);
+	struct store *s = NULL;
+	char junk[3000];
+	struct err e;
+
+	memset(junk, 'j', sizeof junk - 1);
+	junk[sizeof junk - 1] = '\0';
+	alarm(60);                      /* a hang is an end */
+	ok(mkfifo(in_cut("boot"), 0600) == 0 && store_open(in_cut(""), &s, &e) == 0, "a FIFO as the boot's name keeps nobody waiting");
+	store_close(s);
+	ok(access(in_cut("boot"), F_OK) < 0 && mkdir(in_cut("boot"), 0700) == 0 && mkdir(in_cut("boot/x"), 0700) == 0 &&
+		store_open(in_cut(""), &s, &e) == 0 && store_put(s, &a, &e) == 0, "nor does a folder stop it");
+	store_close(s);
+	unlink(in_cut("bureau.db.damaged"));
+	mkdir(in_cut("bureau.db.damaged"), 0700);
+	for (off_t i = 0; i < 10; i++)
+		scribble("bureau.db", i * 4096, junk);
+	ok(store_open(in_cut(""), &s, &e) == 0 && store_replaced(s) && access(in_cut("bureau.db.damaged.1"), F_OK) == 0,
+		"with it the store is checked; a folder isn't in the way of what is set aside");
+	store_close(s);
+	rmdir(in_cut("boot/x"));
+	rmdir(in_cut("boot"));
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+		for (int fifo = 0; fifo < 2; fifo++) {
+			unlink(in_cut(files[i]));
+			ok((fifo ? mkfifo(in_cut(files[i]), 0600) : mkdir(in_cut(files[i]), 0700)) == 0 && store_open(in_cut(""), &s, &e) < 0 &&
+				strstr(e.msg, "isn't a regular file"), "a %s in the place of %s is said", fifo ? "FIFO" : "folder", files[i]);
+			if (fifo)
+				unlink(in_cut(files[i]));
+			else
+				rmdir(in_cut(files[i]));
+		}
+	alarm(0);
+}
+
 /* ---- a store of the first version ---- */
 
 static void test_old(void)
@@ -332,6 +380,7 @@ int main(void)
 	test_many();
 	test_power_cut();
 	test_same_boot();
+	test_in_the_way();
 	test_old();
 	test_crash();
 	ok(store_open("/nowhere/at/all", &t, &e) < 0 && strstr(e.msg, "/nowhere"), "an error names the file");
