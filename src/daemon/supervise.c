@@ -3,7 +3,8 @@
  * Theory of operation. The listening sockets are made once, before any child, and stay open here: whoever connects while a child is
  * being replaced waits in the queue and is served by the next one. A child that dies soon after its start is started again with a
  * growing delay. To stop, bureaud goes first (it ends the computers through the keeper unless they are to go on), then the keeper.
- * If bureaud dies while it ends them, another one is started with that one task. */
+ * If bureaud dies while it ends them, another one is started with that one task. Without a keeper nothing can be ended: when it
+ * can't be started, that is said, the computers go on, and the next start takes them over. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ struct super {
 	struct child child[NCHILDREN];
 	struct door doors[DOORS_MAX];
 	struct link *control;
-	bool stopping, announced, end_asked, failed;
+	bool stopping, announced, end_asked, unended, failed;      /* unended: the last bureaud left computers */
 	unsigned end_tries;
 };
 
@@ -206,11 +207,24 @@ static void go_on_stopping(struct super *u)
 	}
 	if (!u->s->keep && !u->end_asked && u->end_tries++ < 2 && k->running && start_child(u, DAEMON, &e) == 0)
 		return;
+	if (!u->s->keep && u->unended && !u->failed) {
+		log_error("not all computers could be ended; the next start takes over what is left");
+		u->failed = true;
+	}
 	if (k->running) {
 		stop_child(k);
 		return;
 	}
 	loop_quit(u->loop, u->failed);
+}
+
+static void no_keeper(struct super *u)
+{
+	if (!u->s->keep && !u->failed) {
+		log_error("bureau-keeper can't be started: no computer can be ended; they go on, and the next start takes them over");
+		u->failed = u->end_asked = true;
+	}
+	go_on_stopping(u);
 }
 
 static void on_signal(void *ctx, int signo)
@@ -228,8 +242,12 @@ static void on_signal(void *ctx, int signo)
 	log_info("stopping%s", u->s->keep ? ", computers go on" : "");
 	u->stopping = true;
 	/* one that waits for its turn to be started again is needed now: computers and their groups end by it */
-	if (!u->s->keep && !u->child[KEEPER].running && start_child(u, KEEPER, &e) < 0)
+	u->child[KEEPER].starts = 0;
+	if (!u->s->keep && !u->child[KEEPER].running && start_child(u, KEEPER, &e) < 0) {
 		log_error("%s", e.msg);
+		no_keeper(u);
+		return;
+	}
 	go_on_stopping(u);
 }
 
@@ -242,7 +260,33 @@ static void on_again(struct timer *t)
 
 	if (start_child(c->u, (enum which)(c - c->u->child), &e) < 0) {
 		log_error("%s", e.msg);
-		loop_arm(c->u->loop, t, DELAY_MAX);
+		if (c->u->stopping)
+			no_keeper(c->u);
+		else
+			loop_arm(c->u->loop, t, DELAY_MAX);
+	}
+}
+
+static void ended_in_stop(struct super *u, struct child *c, int status)
+{
+	struct child *d = &u->child[DAEMON];
+	struct err e;
+
+	if (c == d) {
+		u->unended = status != 0;
+		if (status != 0)
+			u->end_asked = u->failed;    /* it didn't finish: another one does */
+	}
+	if (c == d || !d->running || u->failed) {
+		go_on_stopping(u);
+		return;
+	}
+	/* bureaud can't end computers without a keeper */
+	if (!WIFSIGNALED(status) && ++c->starts < FIRST_TRIES) {
+		c->again.fire = on_again;
+		loop_arm(u->loop, &c->again, 50 << c->starts);
+	} else if (!WIFSIGNALED(status) || start_child(u, KEEPER, &e) < 0) {
+		no_keeper(u);
 	}
 }
 
@@ -250,7 +294,6 @@ static void on_exit_event(struct source *s, uint32_t events)
 {
 	struct child *c = container_of(s, struct child, exit);
 	struct super *u = c->u;
-	struct err e;
 	int status;
 
 	if (proc_pidfd_reap(s->fd, &status) != 1)
@@ -260,12 +303,7 @@ static void on_exit_event(struct source *s, uint32_t events)
 	loop_disarm(u->loop, &c->kill);
 	c->running = false;
 	if (u->stopping) {
-		if (c == &u->child[DAEMON] && status != 0)
-			u->end_asked = u->failed;    /* it didn't finish: another one does */
-		/* bureaud can't end computers without a keeper */
-		if (c == &u->child[KEEPER] && u->child[DAEMON].running && !u->failed && start_child(u, KEEPER, &e) == 0)
-			return;
-		go_on_stopping(u);
+		ended_in_stop(u, c, status);
 		return;
 	}
 	log_error("%s %s %d: starting it again", c->name, WIFSIGNALED(status) ? "was ended by signal" : "ended with code",

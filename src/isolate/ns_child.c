@@ -100,7 +100,8 @@ static int open_guest(struct child *c, struct err *e)
 	return 0;
 }
 
-/* Takes the parent's next word and the descriptors with it: how many, or < 0. */
+/* Takes the parent's next word and the descriptors with it: how many, or < 0. The parent's own are copied with us: where its table
+ * is nearly full, these may not fit any more. */
 static int hear_go(struct child *c, enum go_kind want, struct go *ret, int fds[FDS_MAX], struct err *e)
 {
 	union { char mem[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; } ctl;
@@ -111,6 +112,8 @@ static int hear_go(struct child *c, enum go_kind want, struct go *ret, int fds[F
 
 	if (recvmsg(c->sync, &m, MSG_CMSG_CLOEXEC) != sizeof *ret || ret->kind != want)
 		return err_set(e, ECANCELED, "the keeper ended");
+	if (m.msg_flags & MSG_CTRUNC)
+		return err_set(e, EMFILE, "no descriptors left for the computer's first process");
 	h = CMSG_FIRSTHDR(&m);
 	if (!h || h->cmsg_type != SCM_RIGHTS)
 		return 0;
