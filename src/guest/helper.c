@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/fd.h"
@@ -92,7 +93,11 @@ bool helper_reaped(struct guest *g, pid_t pid, int status)
 		if (h->pid != pid)
 			continue;
 		if (status != 0 && h->c && !h->silent) {
-			err_set(&e, EIO, "the file operation was killed");
+			/* by the kernel, mostly: it's the first to go when memory is short (tree.c) */
+			if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+				err_set(&e, EDQUOT, "the file operation was killed: it needed more memory than there is in the sandbox");
+			else
+				err_set(&e, EIO, "the file operation broke");
 			conn_err(h->c, h->id, &e);
 		}
 		list_unlink(&h->node);

@@ -33,7 +33,7 @@ static const struct { int code; const char *name; int status; const char *hint; 
 	{ ENOSYS, "not_implemented", 501, SEE_API },
 	{ EOPNOTSUPP, "not_implemented", 501, SEE_API },
 	{ ENOSPC, "no_space", 507, "remove files in the sandbox, or create one with a larger 'disk'; for the server: end sandboxes" },
-	{ EDQUOT, "no_space", 507, "remove files in the sandbox, or create one with a larger 'disk'" },
+	{ EDQUOT, "no_space", 507, "end programs or remove files in the sandbox, or create one with more 'memory'" },
 	{ EAGAIN, "unavailable", 503, WAIT },
 	{ ENOMEM, "unavailable", 503, WAIT },
 	{ ECONNREFUSED, "refused", 502, "GET /v1/sandboxes/ID/ports lists the ports that something listens on" },
