@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The keeper's promises: limits hold, computers don't see each other, nothing is left behind, and it can be killed at any moment.
 As real root and as a plain user."""
-import fcntl, json, os, re, shutil, signal, socket, subprocess, tempfile, time, traceback
+import fcntl, json, os, re, resource, shutil, signal, socket, subprocess, tempfile, time, traceback
 import lab
 from lab import BUILD, CTL, KEEPER, done, needs, ok, skip
 
@@ -184,6 +184,37 @@ def service(m, state):
     ok(not groups("aaaaaaaa.|zzzzzzzz."), f"{who}: no groups stay")
 
 
+def starved(m, state):
+    """A start that fails at any step, for want of a descriptor, leaves nothing: no child, group, name or descriptor, and the keeper where it was."""
+    if not m.root:               # another user's limits may not be ours to set
+        return
+    s = Server(m, state, TINY)
+    first = s.ask("create aaaaaaaa1 1 host 1")
+    keeper = s.p.pid
+    if open(f"/proc/{keeper}/comm").read() != "bureau-keeper\n":
+        keeper = int(open(f"/proc/{keeper}/task/{keeper}/children").read().split()[0])
+    names = lambda: sorted(os.readlink(f"/proc/{keeper}/fd/{f}").split("[")[0] for f in os.listdir(f"/proc/{keeper}/fd"))
+    where = lambda: os.readlink(f"/proc/{keeper}/ns/net")
+    children = lambda: open(f"/proc/{keeper}/task/{keeper}/children").read().split()
+    until(lambda: names().count("net:") == 6, 1)         # its stock, where it has one
+    held, home, had, most = names(), where(), children(), resource.prlimit(keeper, resource.RLIMIT_NOFILE)
+    wrong, answers = [], []
+    for n in range(len(held), len(held) + 60):
+        resource.prlimit(keeper, resource.RLIMIT_NOFILE, (n, most[1]))
+        answers.append(s.ask("create aaaaaaaa2 2 host 1"))
+        resource.prlimit(keeper, resource.RLIMIT_NOFILE, most)
+        if answers[-1].startswith("ok"):
+            wrong += [] if s.ask("kill aaaaaaaa2") == "ok" else [(n, "not killed")]
+            break
+        left = groups("aaaaaaaa2") + [d for d in ("run", "keeper") if os.path.exists(os.path.join(state, d, "aaaaaaaa2"))]
+        if left or not until(lambda: where() == home) or not until(lambda: children() == had) or not until(lambda: [x for x in names() if x != "net:"] == [x for x in held if x != "net:"]):
+            wrong.append((n, left, where(), children(), names()))
+    ok(first.startswith("ok") and answers[-1].startswith("ok") and len(answers) > 8 and set(answers[:-1]) == {"error 24"} and not wrong,
+       f"{m.name}: a start that fails for want of a descriptor leaves nothing ({len(answers) - 1} steps)", (answers, wrong[:3], held))
+    s.ask("kill aaaaaaaa1")
+    s.stop()
+
+
 def wrong_peer(m, state):
     if not m.root:
         return
@@ -283,7 +314,7 @@ for m in (Mode(x.name, x.prefix, x.uid) for x in lab.modes()):
     limits(m)
     mounts(m)
     dies_with_its_asker(m)
-    for f in (service, networks, wrong_peer, template_escape, killed_while_starting):
+    for f in (service, networks, starved, wrong_peer, template_escape, killed_while_starting):
         state = tempfile.mkdtemp(prefix="bureau-keeper-")
         os.chown(state, m.uid, m.uid)
         try:
