@@ -118,13 +118,30 @@ static int take(const struct option *o, const char *v, struct api_opts *opts, st
 	return 0;
 }
 
+static int unknown(const struct api_word *w, const char *arg, struct err *e)
+{
+	const char *names[NOPTIONS], *near;
+	char word[64];
+	size_t n = 0;
+
+	err_set(e, EINVAL, "'%.60s' is not known here", arg);
+	snprintf(word, sizeof word, "%.*s", (int)strcspn(arg + 2, "="), arg + 2);
+	for (size_t i = 0; i < NOPTIONS; i++)
+		if (allowed(w, options[i].name))
+			names[n++] = options[i].name;
+	near = str_nearest(word, names, n);
+	if (near)
+		err_hint(e, "did you mean --%s? bureau %s%s%s --help lists them all", near, w->group ? w->group : "", w->group ? " " : "", w->name);
+	return -EINVAL;
+}
+
 static int long_option(const struct api_word *w, char **argv, int argc, int *i, struct api *a, struct err *e)
 {
 	const char *name = argv[*i] + 2, *eq = strchr(name, '='), *v = eq ? eq + 1 : NULL;
 	const struct option *o = find(w, name, eq ? (size_t)(eq - name) : strlen(name), 0);
 
 	if (!o)
-		return err_set(e, EINVAL, "'%.60s' is not known here", argv[*i]);
+		return unknown(w, argv[*i], e);
 	if (o->kind == SWITCH && v)
 		return err_set(e, EINVAL, "--%s takes no value", o->name);
 	if (o->kind != SWITCH && !v) {
@@ -189,9 +206,17 @@ int api_parse(const struct api_word *w, int argc, char **argv, struct api *a, st
 	return 0;
 }
 
+/* Words hold "…", which is three bytes and one column. */
+static int columns(const char *s, int width)
+{
+	for (; *s; s++)
+		width += ((unsigned char)*s & 0xc0) == 0x80;
+	return width;
+}
+
 static void help_word(const struct api_word *w)
 {
-	printf("usage: bureau %s%s%s %s\n\n%s\n", w->group ? w->group : "", w->group ? " " : "", w->name, w->args, w->summary);
+	printf("usage: bureau %s%s%s [options]%s%s\n\n%s\n", w->group ? w->group : "", w->group ? " " : "", w->name, *w->args ? " " : "", w->args, w->summary);
 	if (*w->more)
 		printf("\n%s", w->more);
 	putchar('\n');
@@ -222,7 +247,7 @@ void api_help(const char *group, const struct api_word *only)
 		if (group ? !w[i].group || !str_eq(w[i].group, group) : w[i].group && !str_eq(w[i].group, "sandbox"))
 			continue;
 		snprintf(left, sizeof left, "%s%s%s %s", !group && w[i].group ? w[i].group : "", !group && w[i].group ? " " : "", w[i].name, w[i].args);
-		printf("  %-32s %s\n", left, w[i].summary);
+		printf("  %-*s %s\n", columns(left, 32), left, w[i].summary);
 	}
 	printf("\nEach has --help. Exit code: 0 done, 1 failed, 2 wrong use, 3 no such thing, 4 the key is refused, 5 no server answers.\n");
 }

@@ -230,6 +230,21 @@ static void help(void)
 
 static const char *const shell_args[] = { "-c", "command -v bash >/dev/null && exec bash -l; exec sh -l" };
 
+/* What other tools want and this one does by itself. */
+static void needless_option(struct err *e)
+{
+	static const char *const terminal[] = { "-i", "-it", "--interactive", "--tty" };
+	char msg[64];
+
+	for (size_t i = 0; i < sizeof terminal / sizeof *terminal; i++) {
+		snprintf(msg, sizeof msg, "there is no option '%s'", terminal[i]);
+		if (str_eq(e->msg, msg))
+			err_hint(e, "leave it out: stdin is passed on, and with a terminal on both sides the program gets one");
+	}
+	if (str_eq(e->msg, "there is no option '--rm'"))
+		err_hint(e, "leave it out: a sandbox of bureau run is always deleted at its end");
+}
+
 int run_parse(int argc, char **argv, struct run_options *o, struct err *e)
 {
 	bool wants_help;
@@ -237,8 +252,10 @@ int run_parse(int argc, char **argv, struct run_options *o, struct err *e)
 
 	o->template_name = "host";
 	o->hostname = "sandbox";
-	if (cli_options(options, OPTIONS, argc, argv, o, &rest, &wants_help, e) < 0)
+	if (cli_options(options, OPTIONS, argc, argv, o, &rest, &wants_help, e) < 0) {
+		needless_option(e);
 		return -e->code;
+	}
 	if (wants_help) {
 		help();
 		return 1;

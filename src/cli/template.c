@@ -135,12 +135,13 @@ static int show(const struct template_args *a, const char *state, struct err *e)
 {
 	AUTO_JSON json_t *v = str_eq(a->name, "host") ? json_pack("{s:s, s:s}", "name", "host", "about", "this machine's /usr; nothing to build")
 						      : read_info(state, a->name);
+	bool base = str_eq(a->name, "base");
 	const char *key;
 	json_t *value;
 
 	if (!v) {
 		err_set(e, ENOENT, "there is no template '%s' in '%s'", a->name, state);
-		return err_hint(e, "bureau template build %s, or bureau template list", a->name);
+		return err_hint(e, "bureau template build %s%s%s makes it; bureau template list shows what is there", base ? "" : "./", a->name, base ? "" : ".recipe");
 	}
 	if (a->json)
 		return print_json(v);
@@ -198,7 +199,7 @@ static void help(void)
 	       "'host' is always there: this machine's /usr, nothing to build. Others are root file systems of their own, made\n"
 	       "from Debian packages by a recipe. A build that was stopped goes on where it was: nothing is downloaded twice.\n\n");
 	cli_print_options(options, OPTIONS);
-	printf("\nExamples\n"
+	printf("\nExit code: 0 done, 1 failed or not there, 2 wrong use.\n\nExamples\n"
 	       "  bureau template build base\n"
 	       "  bureau run --template base -- python3 --version\n"
 	       "  bureau template list --json\n"
@@ -278,6 +279,8 @@ int main(int argc, char **argv)
 
 	if (parse(argc - 1, argv + 1, &a, words, &n, &wants_help, &e) < 0)
 		return usage(&e);
+	if (n && (str_eq(words[0], "ls") || str_eq(words[0], "rm")))
+		words[0] = str_eq(words[0], "ls") ? "list" : "remove";
 	while (k < VERBS && n && !str_eq(verbs[k].word, words[0]))
 		names[k] = verbs[k].word, k++;
 	if (wants_help && n && k < VERBS) {

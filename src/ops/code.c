@@ -4,7 +4,7 @@
 #include "ops/ops.h"
 
 #define SEE_API "docs/API.md says what each operation takes"
-#define SEE_LIST "'bureau sandbox list' (GET /v1/sandboxes) shows what there is; --all also what has ended"
+#define SEE_LIST "'bureau sandbox list --all' (GET /v1/sandboxes) shows sandboxes, also ended ones; 'bureau sandbox exec ID -- ls -la' the files of one"
 #define SEE_PATH "look at the path with 'bureau sandbox exec ID -- ls -la' (GET /v1/sandboxes/ID/files/list)"
 #define WAIT "ask again in a moment; 'bureau status' shows how the server is"
 

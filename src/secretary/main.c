@@ -312,13 +312,22 @@ static int do_cancel(struct args *a)
 	struct secretary *s = NULL;
 	struct err e = { 0 };
 	char dir[PATH_MAX];
+	const char *state;
 	bool running;
 	int r;
 
 	if (job_load(&a->o, a->what, true, &s, &e) < 0)
 		return fail(&e);
 	str_copy(dir, sizeof dir, s->dir);
+	state = job_state(s->dirfd, s->dir);
 	job_free(s);
+	/* one that came to its end stays what it is: "stopped" would offer it to a bare `resume` */
+	if (str_eq(state, "done") || str_eq(state, "failed")) {
+		if (a->json)
+			return do_show(a);
+		printf("job %s is over already: %s\n", a->what, state);
+		return OUT_OK;
+	}
 	running = job_locked(dir);
 	if (running) {
 		if (cancel_running(dir, &e) < 0)
@@ -385,6 +394,23 @@ static void help(FILE *f, const struct verb *v)
 	fputs(exit_codes, f);
 }
 
+static int unknown_option(const char *typed, struct err *e)
+{
+	enum { OPTIONS = sizeof options / sizeof *options };
+	const char *names[OPTIONS], *near;
+	char text[OPTIONS][16];
+
+	for (size_t i = 0; i < OPTIONS; i++) {
+		snprintf(text[i], sizeof text[i], "%.*s", (int)strcspn(options[i].left, " "), options[i].left);
+		names[i] = text[i];
+	}
+	err_set(e, EINVAL, "'%.40s' is not known", typed);
+	near = str_nearest(typed, names, OPTIONS);
+	if (near)
+		err_hint(e, "did you mean %s? bureau job --help lists them all", near);
+	return -EINVAL;
+}
+
 static int parse(int argc, char **argv, struct args *a, struct err *e)
 {
 	for (int i = 0; i < argc; i++) {
@@ -413,9 +439,9 @@ static int parse(int argc, char **argv, struct args *a, struct err *e)
 			if (str_duration(argv[++i], &a->o.time_ms, e) < 0)
 				return err_wrap(e, "--time");
 		} else if (*w == '-' && w[1])
-			return err_set(e, EINVAL, "'%.40s' is not known", w);
+			return unknown_option(w, e);
 		else if (!a->verb)
-			a->verb = w;
+			a->verb = str_eq(w, "ls") ? "list" : w;
 		else if (!a->what)
 			a->what = w;
 		else
@@ -441,7 +467,8 @@ int main(int argc, char **argv)
 		argv++;
 	}
 	if (parse(argc, argv, &a, &e) < 0) {
-		err_hint(&e, "see: bureau job --help");
+		if (!*e.hint)
+			err_hint(&e, "see: bureau job --help");
 		return fail(&e);
 	}
 	while (v < VERBS && !(a.verb && str_eq(verbs[v].name, a.verb)))

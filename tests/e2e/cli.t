@@ -254,6 +254,12 @@ def mistakes(s):
 			("sandbox ps", "sandbox list"), ("sandbox lst", "sandbox list"), ("sandbox delete", "sandbox kill"), ("template biuld", "build")):
 		r = cli(s, *typed.split())
 		ok(r.returncode == 2 and "did you mean '" in r.stderr and meant + "'" in r.stderr, f"bureau {typed}: did you mean", r.stderr)
+	for typed, meant in (("sandbox create --memroy 1G", "--memory"), ("sandbox list --jsn", "--json"), ("status --jason", "--json"), ("job list --jsn", "--json")):
+		r = cli(s, *typed.split())
+		ok(r.returncode == 2 and f"did you mean {meant}?" in r.stderr, f"bureau {typed}: did you mean {meant}", r.stderr)
+	lines = [l for l in cli(s, "sandbox", "--help").stdout.splitlines() if l.startswith("  ")]
+	equal({l[34] == " " and l[35] != " " for l in lines}, {True}, "sandbox --help has straight columns")
+	ok(cli(s, "status", "--help").stdout.startswith("usage: bureau status [options]\n"), "usage names options")
 	for word, says in (("build", "--mirror"), ("list", "--json"), ("show", "--json"), ("remove", "--state")):
 		r = cli(s, "template", word, "--help")
 		ok(r.returncode == 0 and r.stdout.startswith("usage: bureau template " + word) and says in r.stdout and ("--suite" in r.stdout) == (word == "build"),

@@ -319,6 +319,7 @@ def words(s):
 			f"job {verb} --help is its own", r.stdout)
 	r = job(s, "rum", "x")
 	ok(r.returncode == 2 and "did you mean 'bureau job run'" in r.stderr, "a near word is guessed", r.stderr)
+	equal(job(s, "ls").stdout, job(s, "list").stdout, "ls is list")
 
 
 ROWS = HEAD.replace("computers = 4", "computers = 6") + '''
@@ -455,6 +456,11 @@ def cancel(s):
 	file_text.write_text(SLOW)          # the copy is what runs: a quick version, to see it end
 	r = job(s, "resume", id, "--json")
 	equal(doc(r)["state"], "done", "a stopped job goes on with resume")
+	r = job(s, "cancel", id)
+	equal((r.returncode, r.stdout), (0, f"job {id} is over already: done\n"), "cancel of a job that is over says so")
+	equal(doc(job(s, "cancel", id, "--json"))["state"], "done", "as JSON too")
+	job(s, "run", file("fails.toml", HEAD + '[[task]]\nid="a"\n[[task.step]]\nrun=["false"]\n'))
+	equal((job(s, "cancel", newest(s)["id"]).returncode, newest(s)["state"]), (0, "failed"), "a failed one stays failed")
 	p = start(s, "run", path)
 	wait_for(lambda: len(s.live()) >= 4, 20, 0.05)
 	p.kill()

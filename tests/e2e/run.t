@@ -106,6 +106,9 @@ def basics(tmp):
 def usage():
     c, o, e = run("--memry", "1G", "--", "true")
     ok(c == 2 and "--memory" in e, "an unknown option: the nearest one is named", e)
+    for option in ("-it", "--tty", "--rm"):
+        c, o, e = run(option, "--", "true")
+        ok(c == 2 and "leave it out" in e, f"{option}, which other tools want, isn't needed", e)
     ok(run()[0] == 2, "nothing to run")
     ok(run("--help")[0] == 0 and "Examples" in run("--help")[1], "help has examples")
     ok(run("--mount", "x", "--", "true")[0] == 2 and run("--mount", "/nope-nope:/x", "--", "true")[0] == 2, "bad mounts")

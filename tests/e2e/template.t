@@ -39,7 +39,9 @@ def words(tmp):
     ok(c == 0 and "host" in o, "host is always there")
     ok([t["name"] for t in json.loads(bureau("template", "list", "--json")[1])] == ["host"], "as JSON too")
     c, o, e = bureau("template", "show", "nosuch")
-    ok(c == 1 and "template build nosuch" in e, "one that isn't there: how to make it", e)
+    ok(c == 1 and "template build ./nosuch.recipe" in e, "one that isn't there: how to make it", e)
+    ok("template build base makes" in bureau("template", "show", "base", "--state", tmp)[2], "the shipped one is made by its name")
+    ok(bureau("template", "ls")[0] == 0 and "remove template 'nosuch'" in bureau("template", "rm", "nosuch")[2], "ls and rm are list and remove")
     c, o, e = bureau("template", "build", "nosuch")
     ok(c == 1 and "no recipe" in e, "no such recipe", e)
     ok(bureau("template", "remove", "host")[0] == 1, "host can't be removed")
@@ -49,7 +51,7 @@ def words(tmp):
         c, o, e = bureau("template", "build", os.path.join(tmp, "bad.recipe"))
         ok(c == 1 and says in e, f"a bad recipe is refused, and where: {says}", e)
     c, o, e = bureau("run", "-t", "nosuch", "--", "true")
-    ok(c == 125 and "template build nosuch" in e, "run: how to make it", e)
+    ok(c == 125 and "template build ./nosuch.recipe" in e, "run: how to make it", e)
 
 
 def builds(tmp, state):
