@@ -305,7 +305,7 @@ static int set_up(struct daemon *d, struct err *e)
 	if (store_open(store_dir, &d->store, e) < 0)
 		return -e->code;
 	if (store_replaced(d->store))
-		log_warn("the store was torn by a power cut: what has ended is forgotten; the old one is '%s/bureau.db.damaged'", store_dir);
+		log_warn("the store was torn by a power cut: what has ended is forgotten; the old one is '%s'", store_replaced(d->store));
 	m.loop = o.loop = d->api.loop = d->loop;
 	m.store = d->store;
 	if (machines_create(&m, &d->machines, e) < 0)

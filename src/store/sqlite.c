@@ -81,7 +81,7 @@ static const char *const sql[ST_LIST] = {
 struct store {
 	sqlite3 *db;
 	char *path, *boot_file;
-	bool replaced;
+	char *aside;             /* where the torn one is that this one replaced; NULL = none was */
 	sqlite3_stmt *st[ST_COUNT];
 };
 
@@ -214,8 +214,8 @@ static int set_aside(struct store *s, struct err *e)
 	}
 	if (r < 0 || (unlink(wal) < 0 && errno != ENOENT))
 		return err_sys(e, "set the damaged store '%s' aside", s->path);
-	s->replaced = true;
-	return 0;
+	s->aside = strdup(aside);
+	return s->aside ? 0 : err_set(e, ENOMEM, "store: no memory");
 }
 
 /* Did another boot of this host write here last, without a clean end? What can't be read isn't of this boot. ret_named: it says
@@ -274,6 +274,7 @@ int store_open(const char *dir, struct store **ret, struct err *e)
 		err_wrap(e, "open '%s'", s->path ? s->path : dir);
 		close_db(s);
 		free(s->boot_file);
+		free(s->aside);
 		free(s->path);
 		free(s);
 		return -e->code;
@@ -282,7 +283,7 @@ int store_open(const char *dir, struct store **ret, struct err *e)
 	return 0;
 }
 
-bool store_replaced(const struct store *s) { return s->replaced; }
+const char *store_replaced(const struct store *s) { return s->aside; }
 
 void store_close(struct store *s)
 {
@@ -295,6 +296,7 @@ void store_close(struct store *s)
 		unlink(s->boot_file);
 	close_db(s);
 	free(s->boot_file);
+	free(s->aside);
 	free(s->path);
 	free(s);
 }

@@ -32,7 +32,7 @@ struct store_sandbox {
 };
 
 int store_open(const char *dir, struct store **ret, struct err *e);     /* DIR/bureau.db; made when missing; newer than we know: refused */
-bool store_replaced(const struct store *s);                             /* a power cut tore it: it's in DIR/bureau.db.damaged*, this one began empty */
+const char *store_replaced(const struct store *s);                      /* a power cut tore it: where it is now; this one began empty. NULL = no */
 void store_close(struct store *s);                                      /* accepts NULL */
 
 int store_put(struct store *s, const struct store_sandbox *row, struct err *e);          /* insert or replace */

@@ -283,7 +283,7 @@ static void test_in_the_way(void)
 	mkdir(in_cut("bureau.db.damaged"), 0700);
 	for (off_t i = 0; i < 10; i++)
 		scribble("bureau.db", i * 4096, junk);
-	ok(store_open(in_cut(""), &s, &e) == 0 && store_replaced(s) && access(in_cut("bureau.db.damaged.1"), F_OK) == 0,
+	ok(store_open(in_cut(""), &s, &e) == 0 && store_replaced(s) && strstr(store_replaced(s), ".damaged.1") && access(in_cut("bureau.db.damaged.1"), F_OK) == 0,
 		"with it the store is checked; a folder isn't in the way of what is set aside");
 	store_close(s);
 	rmdir(in_cut("boot/x"));
