@@ -114,7 +114,7 @@ def usage():
     ok(run("--mount", "x", "--", "true")[0] == 2 and run("--mount", "/nope-nope:/x", "--", "true")[0] == 2, "bad mounts")
     ok(run("--memory", "lots", "--", "true")[0] == 2 and run("--timeout", "x", "--", "true")[0] == 2 and run("--cpus", "0", "--", "true")[0] == 2, "bad limits")
     c, o, e = run("-t", "nosuch", "--state", "/tmp", "--", "true")
-    ok(c == 125 and "template build nosuch" in e, "a template that isn't there: how to make it", e)
+    ok(c == 125 and "template build ./nosuch.recipe" in e, "a template that isn't there: how to make it", e)
     p = subprocess.run([BUREAU, "rnu"], capture_output=True, text=True)
     ok(p.returncode == 2 and "bureau run" in p.stderr, "an unknown word: the nearest one is named", p.stderr)
     p = subprocess.run([BUREAU, "--help"], capture_output=True, text=True)
