@@ -203,8 +203,10 @@ try:
     s.stop()
     s.start()
     id = s.create()["id"]
+    dead = None
     for n in range(5):           # the next one waits for its turn; the stop comes first
-        os.kill(wait_for(lambda: s.pid_of("bureau-keeper"), 20), signal.SIGKILL)
+        dead = wait_for(lambda: (lambda p: p if p != dead else None)(s.pid_of("bureau-keeper")), 20)
+        os.kill(dead, signal.SIGKILL)
     ok(wait_for(lambda: not s.pid_of("bureau-keeper"), 5), "no keeper for a moment")
     equal(s.stop(), 0, "a server whose keeper has just died stops")
     left = wait_for(lambda: not s.leftovers(), 5) or s.leftovers()
