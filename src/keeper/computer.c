@@ -299,6 +299,14 @@ static int start(struct computer *c, const struct create_args *a, struct err *e)
 	return 0;
 }
 
+/* It's there, and we can't watch it: as the backend does when a start fails. Its first process has hardly begun. */
+static void unstart(struct computer *c)
+{
+	proc_pidfd_signal(c->box.pidfd, SIGKILL);
+	waitpid(c->box.pid, NULL, 0);
+	groups_remove(isolate_groups(c->k->host), c->id, &c->box.groups);
+}
+
 int computer_create(struct keeper *k, const struct create_args *a, struct peer *p, uint32_t id, struct err *e)
 {
 	struct computer *c;
@@ -318,6 +326,8 @@ int computer_create(struct keeper *k, const struct create_args *a, struct peer *
 	if (!c)
 		return err_set(e, ENOMEM, "no memory");
 	if (start(c, a, e) < 0) {
+		if (c->child)
+			unstart(c);
 		record_remove(k, c->id);
 		computer_free(c);
 		return -e->code;
