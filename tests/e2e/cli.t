@@ -129,6 +129,9 @@ def terminal(s, id):
 
 
 def copies(s, id):
+	if REAL:
+		r = cli(s, "sandbox", "cp", f"{id}:no-such-file", str(WORK / "none"))
+		ok(r.returncode == 3 and "ls -la" in r.stderr, "a file that isn't there: how to look", r.stderr)
 	tree = WORK / "tree"
 	(tree / "a/b").mkdir(parents=True)
 	(tree / "a/b/f").write_text("deep")
