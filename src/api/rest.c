@@ -52,7 +52,7 @@ void rest_fail(struct http_req *r, const struct err *e)
 	struct err mine = *e;
 
 	if (e->code == EACCES && !e->hint[0])
-		err_hint(&mine, "that is the computer's own answer: another of its users may (argument 'user')");
+		err_hint(&mine, "that is the sandbox's own answer: another of its users may, such as user or root (--user, argument 'user')");
 	fail_as(r, rest_code(e->code), &mine);
 }
 

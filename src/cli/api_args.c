@@ -216,7 +216,11 @@ static int columns(const char *s, int width)
 
 static void help_word(const struct api_word *w)
 {
-	printf("usage: bureau %s%s%s [options]%s%s\n\n%s\n", w->group ? w->group : "", w->group ? " " : "", w->name, *w->args ? " " : "", w->args, w->summary);
+	const char *dashes = strstr(w->args, "-- ");     /* options stand before the program's own words */
+	int before = dashes ? (int)(dashes - w->args) : (int)strlen(w->args);
+
+	printf("usage: bureau %s%s%s%s%.*s", w->group ? w->group : "", w->group ? " " : "", w->name, before ? " " : "", before, w->args);
+	printf("%s[options]%s%s\n\n%s\n", dashes ? "" : " ", dashes ? " " : "", dashes ? dashes : "", w->summary);
 	if (*w->more)
 		printf("\n%s", w->more);
 	putchar('\n');

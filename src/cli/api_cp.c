@@ -245,8 +245,11 @@ static int get_whole(struct api *a, const char *id, const char *from, const char
 	dir = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (!folder || dir < 0)
 		return err_sys(&e, "write '%.200s'", to), api_fail(&e);
-	if (newfile_begin(&out, dir, base_of(real ? real : to), 0666, &e) < 0)
+	if (newfile_begin(&out, dir, base_of(real ? real : to), 0666, &e) < 0) {
+		if (strchr(to, '/'))
+			err_wrap(&e, "copy to '%.200s'", to);
 		return api_fail(&e);
+	}
 	return get_file(a, id, from, out.fd, &out);
 }
 

@@ -49,8 +49,10 @@ static int tty_raw(struct err *e)
 {
 	struct termios t;
 
-	if (tcgetattr(STDIN_FILENO, &saved) < 0)
-		return err_sys(e, "--tty: stdin is not a terminal");
+	if (tcgetattr(STDIN_FILENO, &saved) < 0) {
+		err_set(e, EINVAL, "--tty: stdin is not a terminal");
+		return err_hint(e, "without --tty, -i alone passes it on");
+	}
 	t = saved;
 	cfmakeraw(&t);
 	if (tcsetattr(STDIN_FILENO, TCSADRAIN, &t) < 0)
@@ -227,6 +229,7 @@ int api_sandbox_exec(struct api *a)
 
 	if (!str_id(s.id)) {
 		err_set(&s.err, ENOENT, "'%.60s' is not a sandbox's id", s.id);
+		err_hint(&s.err, "'bureau sandbox list' shows them; they are given whole");
 		api_fail(&s.err);
 		return API_OURS;
 	}

@@ -38,8 +38,10 @@ int api_call(struct api *a, const char *method, const char *path, json_t *args, 
 
 int api_path(char *out, size_t size, const char *id, const char *rest, struct err *e)
 {
-	if (!str_id(id))
-		return err_set(e, ENOENT, "'%.60s' is not a sandbox's id", id);
+	if (!str_id(id)) {
+		err_set(e, ENOENT, "'%.60s' is not a sandbox's id", id);
+		return err_hint(e, "'bureau sandbox list' shows them; they are given whole");
+	}
 	snprintf(out, size, "/v1/sandboxes/%s%s%s", id, *rest ? "/" : "", rest);
 	return 0;
 }

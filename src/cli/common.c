@@ -164,3 +164,11 @@ uint64_t cli_default_disk(uint64_t memory)
 		memory = sysinfo(&si) == 0 && (uint64_t)si.totalram * si.mem_unit / 2 < most ? (uint64_t)si.totalram * si.mem_unit / 2 : most;
 	return memory / 2;
 }
+
+/* Only base's recipe is shipped: "build NAME" would find none for another. */
+int cli_template_hint(struct err *e, const char *name)
+{
+	bool base = str_eq(name, "base");
+
+	return err_hint(e, "bureau template build %s%.80s%s makes it; bureau template list shows what is there", base ? "" : "./", name, base ? "" : ".recipe");
+}

@@ -138,7 +138,7 @@ int doctor_main(int argc, char **argv)
 	int rest;
 
 	if (cli_options(options, 1, argc, argv, &json, &rest, &wants_help, &e) == 0 && !wants_help && rest < argc)
-		err_set(&e, EINVAL, "'%s' isn't understood here", argv[rest]);
+		err_set(&e, EINVAL, "'%s' is one word too many", argv[rest]), err_hint(&e, "see: bureau doctor --help");
 	if (e.code) {
 		cli_error("doctor", &e);
 		return CLI_USAGE;

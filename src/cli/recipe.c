@@ -120,7 +120,7 @@ int recipe_load(struct recipe *r, const char *name, struct err *e)
 	}
 	const struct { const char *dir, *below; } places[] = { { env, "" }, { self, "/templates" }, { self, "/../templates" }, { BUREAU_LIBEXEC, "/templates" } };
 
-	if (strchr(name, '/')) {
+	if (strchr(name, '/') || str_ends(name, ".recipe")) {
 		if (fd_read_file(AT_FDCWD, name, FILE_MAX, &text, &len, e) < 0)
 			return -e->code;
 		return recipe_parse(r, text, name, e);

@@ -715,7 +715,6 @@ static int check_stdio(struct err *e)
 
 static void check_template(struct run *r, const char *state)
 {
-	bool base = str_eq(r->o.template_name, "base");         /* the only recipe that is shipped: others are a file */
 	char path[4200];
 	struct err e;
 
@@ -723,7 +722,7 @@ static void check_template(struct run *r, const char *state)
 	if (access(path, F_OK) == 0)
 		return;
 	err_sys(&e, "use template '%s' of '%s'", r->o.template_name, state);
-	err_hint(&e, "bureau template build %s%s%s makes it; bureau template list shows what is there", base ? "" : "./", r->o.template_name, base ? "" : ".recipe");
+	cli_template_hint(&e, r->o.template_name);
 	fail(r, &e, CLI_OURS);
 }
 

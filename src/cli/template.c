@@ -135,13 +135,12 @@ static int show(const struct template_args *a, const char *state, struct err *e)
 {
 	AUTO_JSON json_t *v = str_eq(a->name, "host") ? json_pack("{s:s, s:s}", "name", "host", "about", "this machine's /usr; nothing to build")
 						      : read_info(state, a->name);
-	bool base = str_eq(a->name, "base");
 	const char *key;
 	json_t *value;
 
 	if (!v) {
 		err_set(e, ENOENT, "there is no template '%s' in '%s'", a->name, state);
-		return err_hint(e, "bureau template build %s%s%s makes it; bureau template list shows what is there", base ? "" : "./", a->name, base ? "" : ".recipe");
+		return cli_template_hint(e, a->name);
 	}
 	if (a->json)
 		return print_json(v);
@@ -203,7 +202,8 @@ static void help(void)
 	       "  bureau template build base\n"
 	       "  bureau run --template base -- python3 --version\n"
 	       "  bureau template list --json\n"
-	       "  bureau template build ./mine.recipe --mirror http://mirror.local/debian\n");
+	       "  bureau template build ./mine.recipe --mirror http://mirror.local/debian\n\n"
+	       "Exit code: 0 done, 1 failed, 2 wrong use.\n");
 }
 
 /* Which options a word takes is in their help: "build: ...", "list, show: ..."; the others are everybody's. */
@@ -260,7 +260,7 @@ static bool name_of_file(const char *path, char *out, size_t size)
 {
 	const char *slash = strrchr(path, '/');
 
-	if (!slash || str_copy(out, size, slash + 1) < 0)
+	if ((!slash && !str_ends(path, ".recipe")) || str_copy(out, size, slash ? slash + 1 : path) < 0)
 		return false;
 	if (str_ends(out, ".recipe"))
 		out[strlen(out) - 7] = '\0';

@@ -83,6 +83,24 @@ static int flag_of(struct serve *s, const char *a)
 	return 0;
 }
 
+static void bad_option(const char *a, const char *v)
+{
+	static const char *const valued[] = { "--listen", "--state", "--tls-cert", "--tls-key", "--domain", "--pid-file", "--resolver", "--allow", "--pool", "--max" };
+	bool known = false;
+
+	for (size_t i = 0; i < sizeof valued / sizeof *valued; i++)
+		known = known || str_eq(a, valued[i]);
+	if (!known)
+		fprintf(stderr, "bureau serve: '%s' is not known here\n", a);
+	else if (!v)
+		fprintf(stderr, "bureau serve: '%s' needs a value\n", a);
+	else if (str_eq(a, "--allow"))
+		fprintf(stderr, "bureau serve: --allow may be given %d times at most\n", SERVE_ALLOW);
+	else
+		fprintf(stderr, "bureau serve: %s: '%s' is not a number from 0 to 65000\n", a, v);
+	fprintf(stderr, "  see: bureau serve --help\n");
+}
+
 static int parse(int argc, char **argv, struct serve *s)
 {
 	int i = 1;
@@ -99,7 +117,7 @@ static int parse(int argc, char **argv, struct serve *s)
 		if (flag_of(s, a) == 0)
 			continue;
 		if (i + 1 >= argc || value_of(s, a, argv[i + 1]) < 0) {
-			fprintf(stderr, "bureau serve: can't use '%s'%s\n  see: bureau serve --help\n", a, i + 1 < argc && a[0] == '-' ? " (or its value)" : "");
+			bad_option(a, argv[i + 1]);
 			return -1;
 		}
 		i++;

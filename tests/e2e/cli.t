@@ -247,12 +247,19 @@ def watching(s, id):
 def mistakes(s):
 	for args, code, want in [(["sandbox", "nix"], 2, "not known"), (["sandbox", "list", "--nix"], 2, "not known here"), (["sandbox", "create", "--memory"], 2, "needs a value"),
 			(["sandbox", "create", "--memory", "12Q"], 2, ""), (["sandbox", "show", "i" + "0" * 20], 3, ""), (["sandbox", "show", "../../x"], 3, "not a sandbox's id"),
+			(["sandbox", "show", "i123"], 3, "'bureau sandbox list'"), (["sandbox", "exec", "i123", "true"], 125, "'bureau sandbox list'"),
+			(["serve", "--pool", "x"], 2, "--pool: 'x' is not a number"), (["serve", "--pool"], 2, "needs a value"), (["serve", "--nix", "x"], 2, "'--nix' is not known"),
+			(["doctor", "nix"], 2, "--help"),
 			(["sandbox", "kill"], 2, "--all"), (["sandbox", "exec"], 2, "needs ID")]:
 		r = cli(s, *args)
 		ok(r.returncode == code and want in r.stderr, f"{' '.join(args)}: exit code {code}", f"{r.returncode} {r.stderr}")
 	for word in ("create", "list", "show", "exec", "cp", "kill", "timeout", "metrics", "ports", "watch"):
 		r = cli(s, "sandbox", word, "--help")
 		ok(r.returncode == 0 and r.stdout.startswith("usage: bureau sandbox " + word), f"sandbox {word} --help", r.stderr)
+	r = cli(s, "sandbox", "exec", "--help")
+	ok(r.stdout.startswith("usage: bureau sandbox exec ID [options] -- CMD"), "usage says where options stand", r.stdout)
+	lines = [l for l in cli(s, "sandbox", "--help").stdout.splitlines() if re.match("  [a-z]", l)]
+	ok(len(lines) == 10 and all(l[34] == " " and l[35] != " " for l in lines), "the list of words stands in columns", lines)
 	for typed, meant in (("ps", "sandbox list"), ("exec", "sandbox exec"), ("create", "sandbox create"), ("jobs", "job list"), ("sevre", "serve"),
 			("sandbox ps", "sandbox list"), ("sandbox lst", "sandbox list"), ("sandbox delete", "sandbox kill"), ("template biuld", "build")):
 		r = cli(s, *typed.split())

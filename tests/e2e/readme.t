@@ -44,5 +44,4 @@ finally:
     if (pathlib.Path(state) / "server.json").exists():
         subprocess.run([str(top / "build/bureau"), "stop"], env=env)
     shutil.rmtree(state, ignore_errors=True)
-    pathlib.Path("/tmp/bureau-greeting.txt").unlink(missing_ok=True)      # the tour's copy
 sys.exit(bad != 0)

@@ -50,6 +50,10 @@ def words(tmp):
             f.write(text)
         c, o, e = bureau("template", "build", os.path.join(tmp, "bad.recipe"))
         ok(c == 1 and says in e, f"a bad recipe is refused, and where: {says}", e)
+    here = subprocess.run([BUREAU, "template", "build", "bad.recipe"], cwd=tmp, capture_output=True, text=True)
+    ok(here.returncode == 1 and "bad.recipe:1" in here.stderr, "FILE.recipe without a slash is a file too, as the usage has it", here.stderr)
+    c, o, e = bureau("run", "-t", "base", "--", "true")
+    ok(c == 125 and "bureau template build base makes" in e, "run: base is built by its name", e)
     c, o, e = bureau("run", "-t", "nosuch", "--", "true")
     ok(c == 125 and "template build ./nosuch.recipe" in e, "run: how to make it", e)
 
