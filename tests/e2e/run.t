@@ -254,6 +254,7 @@ def terminals():
 
 
 def signals():
+    signal.signal(signal.SIGINT, signal.default_int_handler)      # a background job's is ignored, and what it starts would ignore it too
     mark = f"bureau-mark-{os.getpid()}"
     for sig, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         # not a shell: dash loses an interrupt that comes while it starts a program
