@@ -1,8 +1,11 @@
-/* What the filters of a computer and of a server's supervisor say: which sockets may be made, what is refused and how, and that programs
- * can be started below the supervisor's. The filters are installed in children. */
+/* What each of our filters says: a computer's and the supervisor's about which sockets may be made, what is refused and how, and that programs
+ * can be started below the supervisor's; the keeper's, the daemon's and the door's about what each has no use for. They are installed in children. */
 #include "core/proc.h"
 #define WANT_seccomp_computer
 #define WANT_seccomp_serve
+#define WANT_seccomp_keeper
+#define WANT_seccomp_daemon
+#define WANT_seccomp_door
 #include "core/filters.h"
 #include "tap.h"
 
@@ -22,6 +25,9 @@
 struct filter { const char *name; const struct sock_filter *prog; unsigned short len; };
 static const struct filter computer = { "computer", seccomp_computer, sizeof seccomp_computer / sizeof *seccomp_computer };
 static const struct filter serve = { "serve", seccomp_serve, sizeof seccomp_serve / sizeof *seccomp_serve };
+static const struct filter keeper = { "keeper", seccomp_keeper, sizeof seccomp_keeper / sizeof *seccomp_keeper };
+static const struct filter daemon_filter = { "daemon", seccomp_daemon, sizeof seccomp_daemon / sizeof *seccomp_daemon };
+static const struct filter door = { "door", seccomp_door, sizeof seccomp_door / sizeof *seccomp_door };
 
 /* The wait status of f in a child below the filter. */
 static int below(const struct filter *f, int (*run)(const struct filter *))
@@ -218,6 +224,57 @@ static int stacked(const struct filter *f)
 	return good_sockets(f) || refused_sockets(f) || starts(f);
 }
 
+/* ---- the keeper's, the daemon's and the door's ---- */
+
+/* How many of the calls are answered otherwise than by the filter: with arguments that no kernel takes, EPERM is nobody else's. */
+static int not_refused(const int *calls, size_t n)
+{
+	int wrong = 0;
+
+	for (size_t i = 0; i < n; i++)
+		wrong += syscall(calls[i], -1, -1, -1, -1, -1) != -1 || errno != EPERM;
+	return wrong;
+}
+
+static int no_namespaces(const struct filter *f)
+{
+	static const int calls[] = { SYS_mount, SYS_umount2, SYS_pivot_root, SYS_fsopen, SYS_fsconfig, SYS_fsmount, SYS_open_tree, SYS_move_mount, SYS_mount_setattr,
+		SYS_setns, SYS_unshare, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_chroot, SYS_mknodat };
+
+	return not_refused(calls, sizeof calls / sizeof *calls);
+}
+
+static int no_programs(const struct filter *f)
+{
+	static const int calls[] = { SYS_execve, SYS_execveat, SYS_mkdirat, SYS_renameat2, SYS_unlinkat, SYS_linkat, SYS_symlinkat, SYS_truncate, SYS_fchmodat, SYS_fchownat,
+		SYS_setuid, SYS_setgid, SYS_setresuid, SYS_setresgid, SYS_setgroups };
+
+	return not_refused(calls, sizeof calls / sizeof *calls);
+}
+
+/* What the keeper is there for is left to it: the kernel refuses these, the filter would say EPERM. */
+static int namespaces(const struct filter *f)
+{
+	if (syscall(SYS_clone3, NULL, 0) == 0 || errno == EPERM || errno == ENOSYS)
+		return 1;
+	if (syscall(SYS_setns, -1, 0) == 0 || errno != EBADF)
+		return 2;
+	return syscall(SYS_unshare, 1) == 0 || errno == EPERM || starts(f) ? 3 : 0;
+}
+
+static int sockets_alone(const struct filter *f)
+{
+	return answer(syscall(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) || answer(syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+}
+
+static void test_own(const struct filter *f)
+{
+	ok(below(f, dangerous) == 0, "%s: what has been a way out is refused, the unknown unknown", f->name);
+	ok(below(f, uring) == 0, "%s: no io_uring", f->name);
+	ok(below(f, sockets_alone) == 0, "%s: its sockets can be made", f->name);
+	test_entries(f);
+}
+
 static void test_both(const struct filter *f)
 {
 	ok(below(f, good_sockets) == 0, "%s: the sockets that programs use can be made", f->name);
@@ -237,5 +294,12 @@ int main(void)
 	test_both(&computer);
 	test_both(&serve);
 	ok(below(&serve, stacked) == 0, "a computer's filter above the supervisor's");
+	test_own(&keeper);
+	ok(below(&keeper, namespaces) == 0, "keeper: namespaces and programs are its work");
+	test_own(&daemon_filter);
+	ok(below(&daemon_filter, no_namespaces) == 0, "daemon: no mounts, no namespaces, no other process's memory");
+	test_own(&door);
+	ok(below(&door, no_namespaces) == 0, "door: no mounts, no namespaces, no other process's memory");
+	ok(below(&door, no_programs) == 0, "door: no programs, no files changed, no other user");
 	return done_testing();
 }
