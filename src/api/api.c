@@ -1,4 +1,4 @@
-#include "api/api.h"
+#include "api/e2b_req.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,6 +11,14 @@ void api_handle(void *ctx, struct http_req *r)
 
 	if (!e2b_try(a, r))
 		rest_handle(a, r);
+}
+
+void api_refuse(void *ctx, struct http_req *r, int status, const char *path, const char *why)
+{
+	if (path[0] && !str_starts(path, "/v1/"))
+		e2b_status(r, status, "%s", why);
+	else
+		rest_refuse(r, status, path, why);
 }
 
 int api_auth(struct api *a, struct http_req *r, struct principal *ret, struct err *e)

@@ -18,6 +18,8 @@ struct api {
 };
 
 void api_handle(void *api, struct http_req *r);
+/* Its on_refuse: what the HTTP server itself refuses (a head it can't read, too large a body) has the shape of the API that was meant. */
+void api_refuse(void *api, struct http_req *r, int status, const char *path, const char *why);
 
 /* The E2B dialect (e2b_*.c). e2b_try: false = not one of its requests, nothing was done to r. */
 int e2b_create(struct api *a, struct err *e);
@@ -26,6 +28,7 @@ bool e2b_try(struct api *a, struct http_req *r);
 
 /* Our own API (rest*.c); answers every request. */
 void rest_handle(struct api *a, struct http_req *r);
+void rest_refuse(struct http_req *r, int status, const char *path, const char *why);
 
 /* Who is asking by Authorization: Bearer KEY or X-API-KEY; with no_key whoever asks. 0, or -EACCES. */
 int api_auth(struct api *a, struct http_req *r, struct principal *ret, struct err *e);

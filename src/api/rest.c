@@ -26,14 +26,14 @@ void rest_json(struct http_req *r, int status, const json_t *v)
 	}
 }
 
-static void fail_as(struct http_req *r, int code, const struct err *e)
+/* word: one of the API's stable codes. */
+static void fail_as(struct http_req *r, const char *word, int status, const struct err *e)
 {
-	AUTO_JSON json_t *v = json_pack("{s:{s:s,s:s}}", "error", "code", ops_code_name(code), "message", e->msg);
-	int status = ops_http_status(code);
+	AUTO_JSON json_t *v = json_pack("{s:{s:s,s:s}}", "error", "code", word, "message", e->msg);
 
 	if (!v)      /* words of a computer that aren't UTF-8 */
-		v = json_pack("{s:{s:s,s:s}}", "error", "code", ops_code_name(code), "message", "(the message isn't text)");
-	json_object_set_new(json_object_get(v, "error"), "hint", json_string(e->hint[0] ? e->hint : ops_code_hint(code)));
+		v = json_pack("{s:{s:s,s:s}}", "error", "code", word, "message", "(the message isn't text)");
+	json_object_set_new(json_object_get(v, "error"), "hint", json_string(e->hint[0] ? e->hint : ops_code_hint(e->code)));
 	if (status == 503 || status == 429)
 		http_set(r, "Retry-After", "1");
 	if (status == 401)
@@ -53,7 +53,22 @@ void rest_fail(struct http_req *r, const struct err *e)
 
 	if (e->code == EACCES && !e->hint[0])
 		err_hint(&mine, "that is the sandbox's own answer: another of its users may, such as user or root (--user, argument 'user')");
-	fail_as(r, rest_code(e->code), &mine);
+	mine.code = rest_code(e->code);
+	fail_as(r, ops_code_name(mine.code), ops_http_status(mine.code), &mine);
+}
+
+/* What never became an operation: the HTTP server's own refusals. Their status is HTTP's, the word the nearest of ours. */
+void rest_refuse(struct http_req *r, int status, const char *path, const char *why)
+{
+	bool large = status == 413 || status == 414 || status == 431;
+	struct err e;
+
+	err_set(&e, large ? E2BIG : status == 503 ? ENOMEM : status == 501 || status == 505 ? ENOSYS : status < 500 ? EINVAL : EIO, "%s", why);
+	if (path[0])
+		err_wrap(&e, "%s %.120s", http_req_method(r), path);
+	else
+		err_wrap(&e, "read the request");
+	fail_as(r, ops_code_name(e.code), status, &e);
 }
 
 /* ---- routes ---- */
@@ -166,7 +181,7 @@ static int read_path_and_query(struct rest_call *c, const struct part *names, co
 		char key[32], text[512];
 
 		if (names[i].n >= sizeof key || values[i].n >= sizeof text)
-			return err_set(e, ENOENT, "there is nothing here");
+			return err_set(e, ENOENT, "'%.40s' names nothing", values[i].p);
 		memcpy(key, names[i].p, names[i].n);
 		key[names[i].n] = '\0';
 		memcpy(text, values[i].p, values[i].n);
@@ -195,36 +210,37 @@ static void on_body(void *ctx, struct http_req *r, char *p, size_t n)
 	struct err e;
 	json_t *it;
 
-	if (n && js_parse(p, n, &v, &e) < 0) {
-		rest_fail(r, &e);
-		return;
-	}
+	if (n && js_parse(p, n, &v, &e) < 0)
+		goto bad;
 	if (n && !json_is_object(v)) {
 		err_set(&e, EINVAL, "the body must be a JSON object");
-		rest_fail(r, &e);
-		return;
+		goto bad;
 	}
 	json_object_foreach(v, key, it) {
 		if (json_object_get(c->args, key)) {
 			err_set(&e, EINVAL, "'%.80s' is given twice", key);
-			rest_fail(r, &e);
-			return;
+			goto bad;
 		}
 		json_object_set(c->args, key, it);
 	}
 	rest_run(c);
+	return;
+bad:
+	err_wrap(&e, "%s", c->op->name);
+	rest_fail(r, &e);
 }
 
 /* ---- one request ---- */
 
 static void not_found(struct http_req *r, bool other_method)
 {
-	if (other_method)
-		http_replyf(r, 405, "application/json",
-			"{\"error\":{\"code\":\"method_not_allowed\",\"message\":\"another method is meant here\",\"hint\":\"docs/API.md lists every route\"}}\n");
-	else
-		http_replyf(r, 404, "application/json",
-			"{\"error\":{\"code\":\"not_found\",\"message\":\"there is nothing here\",\"hint\":\"docs/API.md lists every route\"}}\n");
+	const char *code = other_method ? "method_not_allowed" : "not_found";
+	struct err e;
+
+	err_set(&e, ENOENT, other_method ? "this path has other methods" : "there is no such route");
+	err_wrap(&e, "%.20s %.200s", http_req_method(r), http_req_path(r));
+	err_hint(&e, "docs/API.md lists every route");
+	fail_as(r, code, other_method ? 405 : 404, &e);
 }
 
 /* The server's key, or the access token of one computer. */
@@ -292,7 +308,7 @@ static void start(struct api *a, struct http_req *r, const struct principal *who
 		return;
 	}
 	if (read_path_and_query(c, names, values, n, &e) < 0)
-		rest_fail(r, &e);
+		rest_fail(r, (err_wrap(&e, "%s", op->name), &e));
 	else if (str_eq(op->name, "file.write") && !json_object_get(c->args, "size") && http_req_body_length(r) > 0 &&
 		json_object_set_new(c->args, "size", json_integer(http_req_body_length(r))) < 0)
 		rest_fail(r, (err_set(&e, ENOMEM, "no memory"), &e));
@@ -314,7 +330,7 @@ void rest_handle(struct api *a, struct http_req *r)
 		return;
 	}
 	if (api_same_site(a, r, &e) < 0 || who_asks(a, r, &who, &e) < 0) {
-		fail_as(r, e.code, &e);
+		fail_as(r, ops_code_name(e.code), ops_http_status(e.code), &e);
 		return;
 	}
 	start(a, r, &who);

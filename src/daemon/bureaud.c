@@ -236,7 +236,7 @@ static void on_denied(void *ctx, const char *id, const char *what, const char *r
 
 static int start_http(struct daemon *d, struct err *e)
 {
-	const struct http_server_opts o = { .on_request = api_handle, .ctx = &d->api, .max_conns = 16384, .max_pending = HTTP_PENDING, .server_name = "bureau" };
+	const struct http_server_opts o = { .on_request = api_handle, .on_refuse = api_refuse, .ctx = &d->api, .max_conns = 16384, .max_pending = HTTP_PENDING, .server_name = "bureau" };
 
 	if (http_server_create(d->loop, &o, &d->http, e) < 0)
 		return -e->code;

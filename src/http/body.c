@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,15 +48,23 @@ void http_req_resume(struct http_req *r)
 
 /* ---- into memory ---- */
 
+static void too_large(struct http_req *r, size_t max)
+{
+	char why[64];
+
+	snprintf(why, sizeof why, "the body is larger than %zu bytes", max);
+	http_req_refuse(r, 413, r->path, why);
+}
+
 static void collect_data(void *ctx, struct http_req *r, const char *p, size_t n)
 {
 	if (r->replied)
 		return;
 	if (r->collect.len + n > r->collect_max) {
-		http_replyf(r, 413, "text/plain", "the body is larger than %zu bytes\n", r->collect_max);
+		too_large(r, r->collect_max);
 		buf_done(&r->collect);
 	} else if (buf_add(&r->collect, p, n) < 0) {
-		http_replyf(r, 503, "text/plain", "no memory\n");
+		http_req_refuse(r, 503, r->path, "no memory");
 	}
 }
 
@@ -64,7 +73,7 @@ static void collect_end(void *ctx, struct http_req *r)
 	if (r->replied || !r->collect_done)
 		return;
 	if (!buf_reserve(&r->collect, 1))       /* so that there is a NUL behind nothing, too */
-		http_replyf(r, 503, "text/plain", "no memory\n");
+		http_req_refuse(r, 503, r->path, "no memory");
 	else
 		r->collect_done(ctx, r, r->collect.data + r->collect.off, r->collect.len);
 }
@@ -74,7 +83,7 @@ void http_req_collect(struct http_req *r, size_t max, void (*done)(void *ctx, st
 	if (r->failed || r->finished)
 		return;
 	if (r->head.framing == HTTP_LENGTH && r->head.length > max) {
-		http_replyf(r, 413, "text/plain", "the body is larger than %zu bytes\n", max);
+		too_large(r, max);
 		return;
 	}
 	buf_init(&r->collect, max + 1);

@@ -135,7 +135,7 @@ static void refuse(struct http_req *c, int status, const char *why)
 	c->body_done = true;
 	c->method_head = 0;
 	c->phase = PHASE_REQ;
-	http_replyf(c, status, "text/plain", "%s: %s\n", http_reason(status), why);
+	http_req_refuse(c, status, "", why);
 }
 
 static int begin_request(struct http_req *c, size_t len)
@@ -156,7 +156,7 @@ static int begin_request(struct http_req *c, size_t len)
 	c->phase = PHASE_REQ;
 	c->srv->o.on_request(c->srv->o.ctx, c);
 	if (!c->failed && !c->replied && !c->body_wanted && !c->on_end)
-		http_replyf(c, 500, "text/plain", "no answer was made\n");
+		http_req_refuse(c, 500, c->path, "no answer was made");
 	return 1;
 }
 

@@ -120,6 +120,14 @@ void http_req_forget(struct http_req *c)
 	c->body_wanted = c->paused = false;
 }
 
+void http_req_refuse(struct http_req *c, int status, const char *path, const char *why)
+{
+	if (c->srv->o.on_refuse)
+		c->srv->o.on_refuse(c->srv->o.ctx, c, status, path, why);
+	else
+		http_replyf(c, status, "text/plain", "%s: %s\n", http_reason(status), why);
+}
+
 /* ---- accessors ---- */
 
 const char *http_req_method(const struct http_req *r) { return r->head.base + r->head.method; }

@@ -37,6 +37,8 @@ enum http_why {
 
 struct http_server_opts {
 	void (*on_request)(void *ctx, struct http_req *r);
+	/* Answers with an error that the server itself found, in the words of whoever serves; path is "" when no head could be read. NULL: text/plain. */
+	void (*on_refuse)(void *ctx, struct http_req *r, int status, const char *path, const char *why);
 	void *ctx;
 	unsigned max_conns;          /* 0 = 4096; more are accepted and closed at once */
 	size_t max_pending;          /* 0 = 1 MiB: bytes http_write may queue per connection */
@@ -91,7 +93,7 @@ void http_req_read(struct http_req *r, void (*data)(void *ctx, struct http_req *
 	void (*end)(void *ctx, struct http_req *r), void *ctx);
 void http_req_pause(struct http_req *r);                       /* no data callback until resume; the client is held back */
 void http_req_resume(struct http_req *r);
-/* The whole body in memory, NUL behind it; over max = 413 is answered here and done isn't called. p is the server's, until on_end. */
+/* The whole body in memory, NUL behind it; over max = 413 is answered here (on_refuse) and done isn't called. p is the server's, until on_end. */
 void http_req_collect(struct http_req *r, size_t max, void (*done)(void *ctx, struct http_req *r, char *p, size_t n), void *ctx);
 /* Into a regular file at its current offset, in constant memory (splice from plain sockets). result: bytes, or -errno:
  * -ENOSPC, -EFBIG (over max), ... and the caller replies. fd stays the caller's and must stay open until done or on_end. */

@@ -123,6 +123,7 @@ ssize_t http_conn_read(struct http_req *c);
 /* req.c */
 int http_req_begin(struct http_req *c, size_t head_len, const char **ret_why);  /* parses in c->in; 0 or a status */
 void http_req_reset(struct http_req *c);
+void http_req_refuse(struct http_req *c, int status, const char *path, const char *why);   /* on_refuse, or text */
 void http_req_forget(struct http_req *c);               /* no callback of any kind any more */
 
 /* body.c: 1 = progress, 0 = waits, negative = the connection is over */

@@ -143,7 +143,7 @@ static int check_all(const struct op_arg *args, size_t nargs, json_t *o, const c
 
 	json_object_foreach_safe(o, tmp, key, v) {
 		if (!find_arg(args, nargs, key)) {
-			err_set(e, EINVAL, "%s has no argument '%.80s'", what, key);
+			err_set(e, EINVAL, what ? "'%.80s' is no member of '%s'" : "there is no argument '%.80s'", key, what);
 			return err_hint(e, "docs/API.md lists what there is");
 		}
 		if (json_is_null(v))
@@ -152,7 +152,7 @@ static int check_all(const struct op_arg *args, size_t nargs, json_t *o, const c
 	for (size_t i = 0; i < nargs; i++) {
 		v = json_object_get(o, args[i].name);
 		if (!v && args[i].required)
-			return err_set(e, EINVAL, "%s needs '%s'", what, args[i].name);
+			return err_set(e, EINVAL, what ? "'%s' is missing in '%s'" : "'%s' is missing", args[i].name, what);
 		if (!v && args[i].def && json_object_set_new(o, args[i].name, default_of(&args[i])) < 0)
 			return err_set(e, ENOMEM, "no memory");
 		if (!v)
@@ -166,9 +166,9 @@ static int check_all(const struct op_arg *args, size_t nargs, json_t *o, const c
 
 int args_check(const struct op_def *d, json_t *args, struct err *e)
 {
-	if (!json_is_object(args))
-		return err_set(e, EINVAL, "arguments must be an object");
-	return check_all(d->info.args, d->info.nargs, args, d->info.name, e);
+	int r = json_is_object(args) ? check_all(d->info.args, d->info.nargs, args, NULL, e) : err_set(e, EINVAL, "arguments must be an object");
+
+	return r < 0 ? err_wrap(e, "%s", d->info.name) : 0;
 }
 
 json_t *arg_get(const struct op_call *c, const char *name)

@@ -40,8 +40,12 @@ def test_who():
 
 def test_arguments():
     fails(404, "not_found", "GET", "/v1/nothing")
-    equal(s.raw("PUT", "/v1/sandboxes", "{}").status, 405, "another method: 405")
-    fails(400, "invalid_argument", "POST", "/v1/sandboxes", {"colour": "red"}, says="colour")
+    fails(404, "not_found", "GET", "/v1/nothing/%ff%fe?x=y")
+    fails(404, "not_found", "GET", "/v1/nothing", says="GET /v1/nothing:")
+    fails(405, "method_not_allowed", "PUT", "/v1/sandboxes", {}, says="PUT /v1/sandboxes:")
+    fails(400, "invalid_argument", "POST", "/v1/sandboxes", [], says="sandbox.create: the body")
+    fails(413, "too_large", "POST", "/v1/sandboxes", {"envs": {"A": "x" * (5 << 20)}}, says="POST /v1/sandboxes: the body is larger")
+    fails(400, "invalid_argument", "POST", "/v1/sandboxes", {"colour": "red"}, says="sandbox.create: there is no argument 'colour'")
     fails(400, "invalid_argument", "POST", "/v1/sandboxes", {"net": "some"}, says="none, all")
     fails(400, "invalid_argument", "POST", "/v1/sandboxes", {"memory": 1}, says="memory")
     fails(400, "invalid_argument", "POST", "/v1/sandboxes", {"memory": 1 << 50}, says="this host")
@@ -54,6 +58,24 @@ def test_arguments():
     fails(404, "not_found", "GET", "/v1/sandboxes/iaaaaaaaaaaaaaaaaaaaa")
     fails(404, "not_found", "GET", "/v1/sandboxes/..%2f..%2fetc")
     ok(any(t["name"] == "host" and t["built"] for t in s.call("GET", "/v1/templates")["templates"]), "templates")
+
+
+def test_no_requests():
+    """What is no request at all is answered in the same shape."""
+    for what, head, status, code in (("a line that is none", "NONSENSE", 400, "invalid_argument"), ("no Host", "GET /v1/status HTTP/1.1", 400, "invalid_argument"),
+                                     ("another HTTP", "GET /v1/status HTTP/2.0\r\nHost: x", 505, "not_implemented"),
+                                     ("a head without end", "GET /v1/status HTTP/1.1\r\nHost: x\r\nX: " + "y" * 100000, 431, "too_large"),
+                                     ("a bad escape", "GET /v1/%zz HTTP/1.1\r\nHost: x", 400, "invalid_argument")):
+        c = socket.create_connection((s.host, s.port), 20)
+        try:
+            c.sendall(f"{head}\r\n\r\n".encode())
+        except OSError:
+            pass                 # it was refused before its end
+        r = http.client.HTTPResponse(c)
+        r.begin()
+        e = json.loads(r.read())["error"]
+        ok(r.status == status and e["code"] == code and e["message"].startswith("read the request: ") and e["hint"], f"{what}: {status} {code}", (r.status, e))
+        c.close()
 
 
 def test_life():
@@ -240,6 +262,7 @@ def test_hostile(id):
 try:
     test_who()
     test_arguments()
+    test_no_requests()
     test_life()
     box = s.create(memory=512 << 20, timeout_ms=0)
     for t in (test_programs, test_files, test_ports, test_hostile):

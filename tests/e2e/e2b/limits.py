@@ -287,6 +287,8 @@ def _():
         status, b = call(method, path, body, headers)
         if status != want:
             wrong.append((method, path, (body or b"")[:60], status, want, b[:200]))
+        elif status >= 400 and path in ("/sandboxes", "/v2/sandboxes") and json.loads(b)["code"] != status:
+            wrong.append((method, path, "code", b[:200]))
         elif b[:1] == b"{" and status >= 400 and isinstance(json.loads(b).get("code"), int):
             assert json.loads(b)["code"] == status, b
     assert not wrong, "\n".join(map(str, wrong))
