@@ -713,6 +713,7 @@ static int check_stdio(struct err *e)
 	return 0;
 }
 
+/* Until it is built, the name base means host: as with a server, and told as there. */
 static void check_template(struct run *r, const char *state)
 {
 	char path[4200];
@@ -721,6 +722,12 @@ static void check_template(struct run *r, const char *state)
 	snprintf(path, sizeof path, "%s/templates/%s/current/rootfs", state, r->o.template_name);
 	if (access(path, F_OK) == 0)
 		return;
+	if (errno == ENOENT && str_eq(r->o.template_name, "base")) {
+		r->o.template_name = "host";
+		if (!r->o.quiet)
+			cli_say("run", "template 'base' isn't built here, so this is 'host'; 'bureau template build base' builds it");
+		return;
+	}
 	err_sys(&e, "use template '%s' of '%s'", r->o.template_name, state);
 	cli_template_hint(&e, r->o.template_name);
 	fail(r, &e, CLI_OURS);
@@ -744,6 +751,7 @@ int run_main(int argc, char **argv)
 		fail(r, &e, CLI_OURS);
 	if (!host)
 		check_template(r, state);
+	host = str_eq(r->o.template_name, "host");
 	tty_init(&r->tty);
 	if (r->tty.on && getenv("TERM") && snprintf(term, sizeof term, "TERM=%s", getenv("TERM")) < (int)sizeof term)
 		r->o.envs[r->o.nenvs++] = term;

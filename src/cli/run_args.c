@@ -207,7 +207,7 @@ static const struct cli_option options[] = {
 	{ "allow", 0, "CIDR", "with --net all: a private address range that may be reached too", on_allow },
 	{ "resolver", 0, "ADDR[:PORT]", "with --net all: ask this name server", on_resolver },
 	{ "state", 0, "DIR", "where templates are (default: $BUREAU_STATE or the usual place)", on_state },
-	{ "quiet", 'q', NULL, "no lines of our own about refused connections and limits", on_quiet },
+	{ "quiet", 'q', NULL, "no lines of our own about refused connections, limits, a template that stands in", on_quiet },
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
