@@ -102,6 +102,36 @@ def inside(who, s, ranges):
     s.cli("sandbox", "kill", id)
 
 
+FORKS = "import os, time\nkids = []\ntry:\n while len(kids) < 120:\n  p = os.fork()\n  if p == 0: time.sleep(60); os._exit(0)\n  kids.append(p)\nexcept OSError: pass\nfor p in kids: os.kill(p, 9)\nprint(len(kids))"
+BUSY = "import time\nt = time.monotonic()\nwhile time.process_time() < 0.4: pass\nprint(time.monotonic() - t)"
+
+
+def limits(who, s):
+    """Each limit either holds, or create, status, the command line and doctor say that it can't be had."""
+    p = subprocess.run([*s.prefix, os.path.join(BUILD, "bureau"), "sandbox", "create", "--template", "host", "--net", "none", "--memory", "64M", "--cpus", "0.2", "--pids", "40", "--disk", "8M",
+                        "--json"], env=s.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True)
+    box = json.loads(p.stdout)
+    lack, id = box["unenforced"], box["id"]
+    ok(set(json.loads(s.cli("status", "--json"))["unenforced"]) == set(lack), f"{who}: a sandbox and the server say the same of what can't be limited", lack)
+    checks = subprocess.run([*s.prefix, os.path.join(BUILD, "bureau"), "doctor", "--json"], env=s.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    said = next(c for c in json.loads(checks.stdout)["checks"] if c["name"] == "limits")
+    ok(all(l in said["detail"] for l in lack) and (said["health"] != "ok" and said["fix"] if lack else said["health"] == "ok"), f"{who}: so does doctor", (lack, said))
+    told = subprocess.run([*s.prefix, os.path.join(BUILD, "bureau"), "run", "--memory", "64M", "--cpus", "0.2", "--", "true"], env=s.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=60)
+    ok(told.returncode == 0 and [o for o in ("memory", "cpu") if f"--{o}" in told.stderr] == [l for l in ("memory", "cpu") if l in lack], f"{who}: and bureau run", told.stderr)
+    py = lambda text: subprocess.run([*s.prefix, os.path.join(BUILD, "bureau"), "sandbox", "exec", id, "--", "python3", "-c", text], env=s.env, stdin=subprocess.DEVNULL,
+                                     capture_output=True, text=True, timeout=60)
+    r = py(FORKS)
+    ok("pids" in lack or r.stdout.strip().isdigit() and int(r.stdout) < 40, f"{who}: pids: forks fail at the limit, or it is said", (lack, r))
+    r = py("x = bytearray(200 << 20)")
+    ok(r.returncode == 0 if "memory" in lack else r.returncode == 137 and "memory" in r.stderr, f"{who}: memory: its end says why, or it is said", (lack, r))
+    r = py(BUSY)
+    ok("cpu" in lack or float(r.stdout) > 1.2, f"{who}: cpu: it takes its time, or it is said", (lack, r))
+    r = py("open('/tmp/x', 'wb').write(bytes(20 << 20))")
+    ok("disk" not in lack and "No space left" in r.stderr, f"{who}: disk: it is full, and says so", (lack, r))
+    s.cli("sandbox", "kill", id)
+
+
 def another_keeper(who, s, ranges):
     """newuidmap can't run any more: the next keeper has the ids all the same, with no computer to have them from."""
     old = s.pids()["bureau-keeper"]
@@ -145,11 +175,37 @@ def lets_go(who, s):
     ok(left == b"", f"{who}: a detached server holds no descriptor of whoever started it", left)
 
 
+def found(who, prefix, uid):
+    """Without BUREAU_STATE a plain user's server and its clients meet in XDG_STATE_HOME, else in the home folder; or by URL and key."""
+    home = tempfile.mkdtemp(prefix="bureau-processes-")
+    os.chown(home, uid, uid)
+    path = {"PATH": os.environ["PATH"]}
+    run = lambda env, *a: subprocess.run([*prefix, os.path.join(BUILD, "bureau"), *a], env={**path, **env}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    try:
+        for env, folder in (({"HOME": "/nonexistent", "XDG_STATE_HOME": home + "/x"}, "x/bureau"), ({"HOME": home}, ".local/state/bureau")):
+            started = run(env, "serve", "--detach", "--listen", "127.0.0.1:0", "--pool", "0")
+            key = os.path.join(home, folder, "api-key")
+            try:
+                there = os.path.exists(key) and oct(os.stat(key).st_mode & 0o777) == "0o600"
+                ok(there and run(env, "api-key").stdout.strip() == open(key).read().strip() and run(env, "sandbox", "list", "--json").stdout.strip() == "[]",
+                   f"{who}: server and clients meet in {folder}", started)
+                url, value = json.load(open(os.path.join(home, folder, "server.json")))["url"], open(key).read().strip()
+                away = {"HOME": "/nonexistent", "XDG_STATE_HOME": home + "/none", "BUREAU_API_KEY": value}
+                got = [run({**away, "BUREAU_URL": url}, "status", "--json"), run(away, "status", "--json", "--server", url), run(away, "sandbox", "list", "--server", url)]
+                ok(not any(g.returncode for g in got) and run({**away, "BUREAU_API_KEY": "e2b_0"}, "status", "--server", url).returncode == 4, f"{who}: or by URL and key", got)
+            finally:
+                stopped = run(env, "stop")
+            ok(stopped.returncode == 0, f"{who}: and stop finds it", stopped)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
 def one(who, prefix, uid, ranges):
     s = Server(prefix, uid)
     try:
         lets_go(who, s)
         inside(who, s, ranges)
+        limits(who, s)
         confined(who, s, uid, ranges)
         files(who, s)
         secret(who, s)
@@ -165,4 +221,6 @@ if os.geteuid() != 0:
 link_sets()
 for m in modes():
     one(m.name, m.prefix, m.uid, m.ids)
+    if m.uid:
+        found(m.name, m.prefix, m.uid)
 done()
