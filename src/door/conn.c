@@ -33,6 +33,9 @@
 #define DIAL_ALL_MS 30000
 #define ACCEPTS 32
 #define AGAIN_MS 100
+/* Watched for its end alone: a mask of 0 would be silent about that too, and TCP never raises this one. EPOLLPRI it may: an urgent
+ * byte stays ready for as long as it isn't read. */
+#define END_ONLY EPOLLMSG
 
 enum way { OUT, IN };           /* OUT: from the computer; also the index of the end it reads from */
 
@@ -128,7 +131,7 @@ static void flow_watch(struct conn *n)
 
 		/* nothing to do but to hear of a reset; not when both its ways may be shut, which is a hang-up at every turn */
 		if (!want && !to->shut)
-			want = EPOLLPRI;
+			want = END_ONLY;
 		loop_mod(l, &n->ends[i].src, want);
 	}
 }
@@ -435,7 +438,7 @@ static void conn_accept(struct computer *c, int fd)
 	list_init(&n->link);
 	list_append(&c->conns, &n->link);
 	c->nconns++;
-	if (loop_add(c->door->loop, &n->ends[OUT].src, EPOLLPRI, &e) < 0)
+	if (loop_add(c->door->loop, &n->ends[OUT].src, END_ONLY, &e) < 0)
 		conn_end(n, true);
 	else
 		conn_begin(n, &to);

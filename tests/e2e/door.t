@@ -156,6 +156,8 @@ class Server(threading.Thread):
                 c.sendall(b"%d\n" % total)
             elif line.startswith(b"reset"):
                 c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            elif line.startswith(b"ignore"):
+                time.sleep(float(line.split()[1]))
             elif line.startswith(b"hold"):
                 c.sendall(b"holding\n")
                 c.recv(1)
@@ -299,6 +301,7 @@ def run(ns, fds):
         os.close(fd)
     names_and_addresses(ns, door, dns)
     connections(ns, door, cid, dns, four, six)
+    urgent(ns, door, cid, four)
     limits(ns, door, cid, four)
     ok(door.ask(D_CLOSE, string(cid))[0] == D_OK and door.stats(cid) is None, "closed")
     ok(inside(ns.pid, "s=socket.socket()\ntry: s.connect(('1.2.3.4', 80)); print('in')\nexcept OSError as x: print(x.errno)") == "111", "then nothing answers")
@@ -381,12 +384,38 @@ print(s.recv(100))""")
     inside(ns.pid, f"""
 import time
 s = dial('web.example', {four.port}); s.sendall(b'big {size}\\n'); time.sleep(0.5)""")
+    ok(none_open(door, cid), "a reader that goes away leaves nothing open")
+    rss = int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{door.p.pid}/status").read()).group(1))
+    memory_below(8192, rss, "and little memory is used")
+
+
+def none_open(door, cid):
     deadline = time.monotonic() + 10
     while door.stats(cid)[2] and time.monotonic() < deadline:
         time.sleep(0.05)
-    ok(door.stats(cid)[2] == 0, "a reader that goes away leaves nothing open")
-    rss = int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{door.p.pid}/status").read()).group(1))
-    memory_below(8192, rss, "and little memory is used")
+    return door.stats(cid)[2] == 0
+
+
+def cpu_of(pid):
+    """Seconds."""
+    at = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(at[11]) + int(at[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def urgent(ns, door, cid, four):
+    """An urgent byte that isn't read yet keeps a socket ready in a way nobody here cares for."""
+    for what, code in (("being looked up", "s = dial('silent.example', 80); s.send(b'!', socket.MSG_OOB)"),
+                       ("whose reader is slow", f"""
+s = dial('web.example', {four.port}); s.sendall(b'ignore 4\\n'); s.setblocking(False)
+sent, until = 0, time.monotonic() + 1
+while time.monotonic() < until:
+    try: sent += s.send(bytes(65536), socket.MSG_OOB)
+    except BlockingIOError: time.sleep(0.05)""")):
+        before = cpu_of(door.p.pid)
+        out = inside(ns.pid, f"import time\n{code}\ntime.sleep(2)\nprint('done')")
+        used = cpu_of(door.p.pid) - before
+        ok(out == "done" and used < 0.8, f"urgent bytes on a connection {what} don't keep the door busy ({used:.2f} s)") or print("#", out)
+    ok(none_open(door, cid), "and they end")
 
 
 def memory_below(most, rss, what):
