@@ -43,13 +43,14 @@ void computer_denied(struct computer *c, const char *what, const char *rule)
 		c->denied_at = now;
 		c->denied = 0;
 	}
-	if (c->denied++ >= DENIED_PER_SECOND || !c->door->asker)
+	/* an asker that doesn't read loses events: the queue is for its answers */
+	if (c->denied++ >= DENIED_PER_SECOND || !c->door->asker || link_full(c->door->asker))
 		return;
 	msg_writer_init(&w, mem, sizeof mem, D_DENIED, 0);
 	msg_put_str(&w, c->id);
 	msg_put_str(&w, what);
 	msg_put_str(&w, rule);
-	link_send(c->door->asker, &w);          /* an asker that doesn't read loses events, nothing else */
+	link_send(c->door->asker, &w);
 }
 
 /* ---- computers ---- */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bureau-door end to end: a network namespace made here stands for the computer (lo, a default route through it, an
 nftables redirect, four listening sockets), this script is the asker, and programs run inside the namespace."""
-import array, os, re, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time
+import fcntl, os, re, shutil, socket, struct, subprocess, sys, termios, threading, time
 
 BUILD = os.environ.get("BUREAU_BUILD") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build")
 DOOR = os.path.join(BUILD, "bureau-door")
@@ -307,6 +307,7 @@ def run(ns, fds):
     ok(inside(ns.pid, "s=socket.socket()\ntry: s.connect(('1.2.3.4', 80)); print('in')\nexcept OSError as x: print(x.errno)") == "111", "then nothing answers")
     socket.send_fds(door.sock, [b"\x63\0\0\0\1\0\0\0"], [])
     ok(door.p.wait(10) == 1, "a message that doesn't exist ends the asker, and the door with it")
+    unread()
     door = Door()
     ok(door.end() == 0, "the asker's end is the door's")
 
@@ -416,6 +417,41 @@ while time.monotonic() < until:
         used = cpu_of(door.p.pid) - before
         ok(out == "done" and used < 0.8, f"urgent bytes on a connection {what} don't keep the door busy ({used:.2f} s)") or print("#", out)
     ok(none_open(door, cid), "and they end")
+
+
+def unread():
+    """An asker that is busy elsewhere loses events, but no answer."""
+    door = Door(user=False)
+    q = struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + b"\x08metadata\0" + struct.pack(">HH", 1, 1)
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    client.settimeout(10)
+    socks = []
+    for i in range(200):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.bind(("127.0.0.1", 0))
+        socks.append(s)
+        door.open("unread%04d" % i, [s.fileno()])
+    refused = 0
+    for s in socks:
+        for _ in range(32):
+            client.sendto(q, s.getsockname())
+            refused += client.recv(512)[3] & 15 == 5
+    ok(refused == 6400, "6400 names are refused while the asker reads nothing")
+    for i in range(20):
+        door.sock.send(struct.pack("<HHII", D_HELLO, 0, 1000 + i, 1))
+    deadline = time.monotonic() + 10        # until the door has them
+    while struct.unpack("i", fcntl.ioctl(door.sock, termios.TIOCOUTQ, bytes(4)))[0] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    answers = events = 0
+    try:
+        while answers < 20:
+            kind = door.recv()[0]
+            answers += kind == D_OK
+            events += kind == D_DENIED
+    except TimeoutError:
+        pass
+    ok(answers == 20 and 0 < events < 6400, f"it loses events ({events} came), and no answer ({answers} of 20)")
+    door.end()
 
 
 def memory_below(most, rss, what):
