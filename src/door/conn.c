@@ -444,39 +444,30 @@ static void conn_accept(struct computer *c, int fd)
 		conn_begin(n, &to);
 }
 
-int door_accept(struct door *d, int listener, int *ret)
+int door_accept(struct listener *li)
 {
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct door *d = li->computer->door;
+	int fd = accept4(li->src.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd >= 0) {
-		*ret = fd;
-		return 0;
-	}
-	if (errno != EMFILE && errno != ENFILE)
-		return -EAGAIN;
+	if (fd >= 0 || (errno != EMFILE && errno != ENFILE))
+		return fd;
 	fd_drop(&d->spare_fd);
-	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = accept4(li->src.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	door_reset(&fd);
-	d->spare_fd = fcntl(listener, F_DUPFD_CLOEXEC, 0);
-	return -EMFILE;
+	d->spare_fd = fcntl(li->src.fd, F_DUPFD_CLOEXEC, 0);
+	/* somebody has to end something first */
+	loop_mod(d->loop, &li->src, 0);
+	loop_arm(d->loop, &li->again, AGAIN_MS);
+	return -1;
 }
 
 void conn_on_listener(struct source *s, uint32_t events)
 {
 	struct listener *li = container_of(s, struct listener, src);
-	struct loop *l = li->computer->door->loop;
+	int fd;
 
-	for (int i = 0; i < ACCEPTS; i++) {
-		int fd, r = door_accept(li->computer->door, s->fd, &fd);
-
-		if (r == -EMFILE) {     /* somebody has to end something first */
-			loop_mod(l, s, 0);
-			loop_arm(l, &li->again, AGAIN_MS);
-		}
-		if (r < 0)
-			return;
+	for (int i = 0; i < ACCEPTS && (fd = door_accept(li)) >= 0; i++)
 		conn_accept(li->computer, fd);
-	}
 }
 
 void conn_on_again(struct timer *t)

@@ -55,8 +55,8 @@ void dns_server_free(struct dns_server *d);
 void dns_accept(struct dns_server *d, int client);
 void dns_on_udp(struct source *s, uint32_t events);
 void dns_on_tcp(struct source *s, uint32_t events);
-/* accept() that copes with a full descriptor table: 0 and a descriptor, -EAGAIN, or -EMFILE after having refused one. */
-int door_accept(struct door *d, int listener, int *ret);
+/* The next connection, or -1. With a full descriptor table one is refused, and the listener is silent for a moment. */
+int door_accept(struct listener *li);
 /* Closes with a reset, so that the program at the other end sees a refusal and not an empty answer. */
 void door_reset(int *fd);
 #endif

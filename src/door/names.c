@@ -146,8 +146,3 @@ void name_addr6(const struct name *n, struct addr *ret)
 	ret->b[14] = (uint8_t)(n->number >> 8);
 	ret->b[15] = (uint8_t)n->number;
 }
-
-size_t names_count(const struct names *t)
-{
-	return map_count(t->by_text);
-}

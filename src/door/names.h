@@ -26,5 +26,4 @@ static inline void name_hold(struct name *n) { n->held++; }
 static inline void name_release(struct name *n) { n->held--; }
 void name_addr4(const struct name *n, struct addr *ret);
 void name_addr6(const struct name *n, struct addr *ret);
-size_t names_count(const struct names *t);
 #endif

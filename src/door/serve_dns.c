@@ -294,8 +294,8 @@ void dns_accept(struct dns_server *d, int client)
 void dns_on_tcp(struct source *s, uint32_t events)
 {
 	struct listener *li = container_of(s, struct listener, src);
-	int fd;
+	int fd = door_accept(li);
 
-	if (door_accept(li->computer->door, s->fd, &fd) == 0)
+	if (fd >= 0)
 		dns_accept(li->computer->dns, fd);
 }
