@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 /* Our own map as a computer's: the same ids on both sides, cut at BOX_IDS. The kernel takes a range only when it lies within one
@@ -49,6 +50,47 @@ static enum id_mode id_mode_of(struct isolate *h, const pid_t *living, size_t n_
 	return n == 4294967295u ? IDS_RANGE : IDS_NESTED;
 }
 
+/* Some things the kernel counts for the owner of a user namespace too (ns.c), and a plain user owns those of all its computers. Half
+ * of them stays for the user's own programs. */
+static const char *const share_files[SHARES] = { "/proc/sys/user/max_inotify_instances", "/proc/sys/user/max_inotify_watches" };
+
+static void share_read(struct isolate *h)
+{
+	char text[24];
+	uint64_t n;
+
+	for (int i = 0; i < SHARES && h->uid != 0; i++) {
+		if (sys_read(share_files[i], text, sizeof text) < 0)
+			continue;
+		text[strcspn(text, "\n")] = 0;
+		if (str_u64(text, INT32_MAX, &n) == 0)
+			snprintf(h->share[i], sizeof h->share[i], "%llu", (unsigned long long)(n / 2));
+	}
+}
+
+void share_inside(const struct isolate *h)
+{
+	for (int i = 0; i < SHARES; i++)
+		if (*h->share[i])
+			sys_write(AT_FDCWD, share_files[i], h->share[i]);
+}
+
+static void share_halve(const struct isolate *h)
+{
+	static const int counted[] = { RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE };
+	struct rlimit l;
+
+	for (size_t i = 0; i < sizeof counted / sizeof *counted && h->ids != IDS_RANGE; i++) {
+		/* the kernel keeps what we may have as we make a namespace as what all in it may add to ours */
+		if (getrlimit((unsigned)counted[i], &l) == 0 && l.rlim_cur != RLIM_INFINITY) {
+			l.rlim_cur /= 2;
+			setrlimit((unsigned)counted[i], &l);
+		}
+	}
+	if (h->ids == IDS_NESTED)        /* ours, which all computers' are below */
+		share_inside(h);
+}
+
 static bool has_terminal(void)
 {
 	AUTO_FD int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -66,7 +108,9 @@ int isolate_create(const char *guest, const char *tag, const pid_t *living, size
 	h->once = !tag;
 	h->uid = geteuid();
 	h->gid = getegid();
+	share_read(h);
 	h->ids = id_mode_of(h, living, n_living, ids_fd);
+	share_halve(h);
 	if (stat(guest, &st) < 0 || str_copy(h->guest, sizeof h->guest, guest) < 0) {
 		err_sys(e, "find '%s'", guest);
 		free(h);

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -93,7 +94,16 @@ static bool overlay_takes_idmapped(void)
 	return uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2 || major > 5 || (major == 5 && minor >= 19);
 }
 
-/* Range mode: the trees only we may make, as hear_go() takes them. Returns how many are in fds; *ret_mapped: the base could be idmapped. */
+int ns_guest_tree(const struct isolate *h, struct err *e)
+{
+	AUTO_FD int fd = sys_clone_tree(AT_FDCWD, h->guest, false);
+	/* read-only, so that root inside can't write through /proc/1/exe (CVE-2019-5736) */
+	int r = fd < 0 ? fd : sys_set_tree(fd, false, true, -1);
+
+	return r < 0 ? err_set(e, -r, "open '%s': %s", h->guest, strerror(-r)) : fd_take(&fd);
+}
+
+/* Range mode: the trees only we may make, as wait_ids() takes them. Returns how many are in fds; *ret_mapped: the base could be idmapped. */
 static int make_trees(struct isolate *h, const struct box_spec *s, pid_t pid, int *fds, bool *ret_mapped, struct err *e)
 {
 	AUTO_FD int userns = open_userns(pid, e);
@@ -111,8 +121,8 @@ static int make_trees(struct isolate *h, const struct box_spec *s, pid_t pid, in
 		err_set(e, -r, "prepare the template's root: %s", strerror(-r));
 		return close(fds[0]), r;
 	}
-	for (size_t i = 0; i < s->nmounts; i++) {
-		r = fds[n] = idmap_tree(s, &s->mounts[i], e);
+	for (size_t i = 0; i <= s->nmounts; i++) {
+		r = fds[n] = i ? idmap_tree(s, &s->mounts[i - 1], e) : ns_guest_tree(h, e);
 		if (r < 0) {
 			while (n > 0)
 				close(fds[--n]);
@@ -179,6 +189,47 @@ static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bo
 	return r < 0 ? r : let_go(h, s, b, e);
 }
 
+static int owner_set(uid_t owner)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct d[2];
+
+	if (syscall(SYS_setresuid, -1, owner, -1) < 0 || syscall(SYS_capget, &head, d) < 0)
+		return -errno;
+	/* becoming somebody took them: not for good, and we go on needing them (to clone into a group) */
+	d[0].effective = d[0].permitted;
+	d[1].effective = d[1].permitted;
+	return syscall(SYS_capset, &head, d) < 0 ? -errno : 0;
+}
+
+/* Of some things (inotify instances, timers and queued signals, message queues) the kernel also counts how many a user namespace's
+ * owner has. Owned by us, one computer could take all that root's programs and every other computer would need; so in range mode
+ * each is its own root's. */
+static pid_t clone_owned(const struct isolate *h, uint32_t slot, struct clone_args *a)
+{
+	bool range = h->ids == IDS_RANGE;
+	pid_t pid, parent = getppid();
+	int r = 0, dies = 0;
+
+	prctl(PR_GET_PDEATHSIG, &dies);
+	if (range)
+		r = owner_set(0x10000u * (slot + 0x100));
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+	pid = r < 0 ? -1 : (pid_t)syscall(SYS_clone3, a, sizeof *a);
+	if (pid == 0)
+		return 0;
+	if (r == 0 && pid < 0)
+		r = -errno;
+	if (range && syscall(SYS_setresuid, -1, h->uid, -1) < 0)
+		_exit(1);       /* can't be; nobody is to be served as half of ourselves */
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	/* each change of id cleared it */
+	if (range && dies && (prctl(PR_SET_PDEATHSIG, dies, 0, 0, 0) < 0 || getppid() != parent))
+		raise(SIGKILL);
+	errno = -r;
+	return pid;
+}
+
 static int clone_child(struct isolate *h, const struct box_spec *s, struct box *b, int v2, int *sync, struct err *e)
 {
 	struct clone_args a = {
@@ -194,8 +245,7 @@ static int clone_child(struct isolate *h, const struct box_spec *s, struct box *
 		a.flags |= CLONE_INTO_CGROUP;
 		a.cgroup = (uint64_t)v2;
 	}
-	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-	pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
+	pid = clone_owned(h, s->slot, &a);
 	if (pid == 0) {
 		struct child c = { .h = h, .s = s, .sync = sync[1], .base = -1, .guest = -1, .sys = -1, .listen_fd = -1, .conn_fd = s->conn_fd,
 			.has_net = has_net, .top = -1, .doors = { -1, -1, -1, -1 } };
@@ -207,7 +257,6 @@ static int clone_child(struct isolate *h, const struct box_spec *s, struct box *
 		err_sys(e, "make namespaces");
 	else
 		b->pid = pid;
-	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	if (has_net) {
 		memcpy(b->doors, net.doors, sizeof b->doors);
 		close(net.ns);

@@ -65,6 +65,8 @@ static int open_sources(struct child *c, struct err *e)
 	ssize_t n;
 	int r;
 
+	if ((r = c->guest = ns_guest_tree(c->h, e)) < 0)
+		return r;
 	if (c->s->rootfs_fd >= 0) {
 		snprintf(link, sizeof link, "/proc/self/fd/%d", c->s->rootfs_fd);
 		n = readlink(link, path, sizeof path - 1);
@@ -90,16 +92,6 @@ static int open_sources(struct child *c, struct err *e)
 	return 0;
 }
 
-static int open_guest(struct child *c, struct err *e)
-{
-	int r = c->guest = sys_clone_tree(AT_FDCWD, c->h->guest, false);
-
-	/* read-only, so that root inside can't write through /proc/1/exe (CVE-2019-5736) */
-	if (r < 0 || (r = sys_set_tree(r, false, true, -1)) < 0)
-		return err_set(e, -r, "open '%s': %s", c->h->guest, strerror(-r));
-	return 0;
-}
-
 /* Takes the parent's next word and the descriptors with it: how many, or < 0. The parent's own are copied with us: where its table
  * is nearly full, these may not fit any more. */
 static int hear_go(struct child *c, enum go_kind want, struct go *ret, int fds[FDS_MAX], struct err *e)
@@ -122,7 +114,7 @@ static int hear_go(struct child *c, enum go_kind want, struct go *ret, int fds[F
 	return (int)n;
 }
 
-/* Ids are mapped. In range mode the detached trees come along: the base, the mounts, /sys. */
+/* Ids are mapped. In range mode the detached trees come along: the base, the guest's program, the mounts, /sys. */
 static int wait_ids(struct child *c, struct err *e)
 {
 	int fds[FDS_MAX], n;
@@ -133,9 +125,10 @@ static int wait_ids(struct child *c, struct err *e)
 		return n;
 	c->base_mapped = go.mapped;
 	c->base = fds[0];
+	c->guest = fds[1];
 	for (size_t i = 0; i < c->s->nmounts; i++)
-		c->mounts[i] = fds[1 + i];
-	if ((size_t)n > 1 + c->s->nmounts)
+		c->mounts[i] = fds[2 + i];
+	if ((size_t)n > 2 + c->s->nmounts)
 		c->sys = fds[n - 1];
 	return 0;
 }
@@ -268,12 +261,12 @@ static int furnish(struct child *c, struct err *e)
 {
 	int r;
 
-	if ((r = make_net(c, e)) < 0 || (r = open_guest(c, e)) < 0)
-		return r;
-	if (c->h->ids != IDS_RANGE && (r = open_sources(c, e)) < 0)
+	if ((r = make_net(c, e)) < 0 || (c->h->ids != IDS_RANGE && (r = open_sources(c, e)) < 0))
 		return r;
 	if ((r = wait_ids(c, e)) < 0 || (r = become_root(c, e)) < 0)
 		return r;
+	if (c->h->ids == IDS_ONE)
+		share_inside(c->h);
 	umask(0);
 	if ((r = root_build(c, e)) < 0)
 		return r;

@@ -18,9 +18,11 @@ enum id_mode {
 struct stock_net { int ns, doors[BOX_DOORS]; };
 struct stock_kind { struct stock_net nets[STOCK_NETS]; size_t n; bool wanted; };
 
+enum { SHARE_INSTANCES, SHARE_WATCHES, SHARES };
 struct isolate {
 	enum id_mode ids;
 	char map[2][512];        /* IDS_NESTED: uid and gid maps of a computer, written as ours are cut */
+	char share[SHARES][24];  /* a plain user: what its computers may have of share_files; "" = no limit of ours */
 	uid_t uid;               /* ours */
 	gid_t gid;
 	bool once;
@@ -39,7 +41,7 @@ struct isolate {
 };
 
 #define USER_ID 1000u
-#define FDS_MAX (BOX_MOUNTS + 2)
+#define FDS_MAX (BOX_MOUNTS + 3)
 
 /* The child's view. Lives on the child's copy of the parent's stack. */
 struct child {
@@ -64,6 +66,7 @@ struct go { uint8_t kind; bool mapped, listens; uint32_t unenforced; };
 struct report { int code; uint32_t unenforced; uint8_t door[BOX_DOORS]; char msg[320], hint[160]; };
 
 _Noreturn void child_run(struct child *c);
+int ns_guest_tree(const struct isolate *h, struct err *e);  /* a detached mount of the guest's program, read-only */
 int child_report(struct child *c, const struct err *e);
 int isolate_probe(struct isolate *h, uint32_t *ret_features, char *missing, size_t size);   /* probe.c */
 /* inside.c */
@@ -73,6 +76,7 @@ int listen_hidden(struct child *c, struct err *e);          /* ns_child.c: in th
 int root_build(struct child *c, struct err *e);            /* root.c: assembles, and makes it / */
 int etc_fill(struct child *c, int dir, struct err *e);     /* etc.c: the files of template `host` below dir */
 int etc_binds(struct child *c, struct err *e);             /* the host's own files, on ./root/etc */
+void share_inside(const struct isolate *h);                /* host.c: in the computer's user namespace, where it has one id */
 void etc_scan(struct isolate *h);
 int kit_make(struct isolate *h, struct err *e);            /* kit.c: at a serving keeper's start, as root */
 int kit_sys(const struct isolate *h);                      /* a detached tree for one computer, or -errno */
