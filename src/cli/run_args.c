@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "core/proc.h"
 #include "core/str.h"
 
 static int on_template(void *ctx, const char *v, struct err *e)
@@ -245,6 +246,27 @@ static void needless_option(struct err *e)
 		err_hint(e, "leave it out: a sandbox of bureau run is always deleted at its end");
 }
 
+/* A door that can't use them would end, and the sandbox would have no network. */
+static int check_door(const struct run_options *o, struct err *e)
+{
+	const char *argv[2 * RUN_ALLOW + 5] = { "bureau-door", "--check" };
+	size_t n = 2;
+
+	if (!o->nallow && !o->resolver)
+		return 0;
+	if (!o->net)
+		return err_set(e, EINVAL, "--allow and --resolver need --net all");
+	for (size_t i = 0; i < o->nallow; i++) {
+		argv[n++] = "--allow";
+		argv[n++] = o->allow[i];
+	}
+	if (o->resolver) {
+		argv[n++] = "--resolver";
+		argv[n++] = o->resolver;
+	}
+	return proc_ask("bureau-door", argv, e);
+}
+
 int run_parse(int argc, char **argv, struct run_options *o, struct err *e)
 {
 	bool wants_help;
@@ -277,7 +299,5 @@ int run_parse(int argc, char **argv, struct run_options *o, struct err *e)
 	if (!o->disk_given)
 		o->disk = cli_default_disk(o->memory);
 	o->inodes = o->disk ? 500000 : 0;
-	if (!o->net && (o->nallow || o->resolver))
-		return err_set(e, EINVAL, "--allow and --resolver need --net all");
-	return 0;
+	return check_door(o, e);
 }

@@ -164,3 +164,39 @@ int proc_sibling(const char *program, char *out, size_t size, struct err *e)
 	}
 	return err_set(e, ENOENT, "find '%s': it is neither beside this program nor in %s", program, BUREAU_LIBEXEC);
 }
+
+int proc_ask(const char *program, const char *const *argv, struct err *e)
+{
+	char path[4096], text[sizeof e->msg + sizeof e->hint], *hint, *rest;
+	int p[2], fds[3] = { -1, -1, 2 }, status = -1;
+	struct proc_spec spec = { .path = path, .argv = argv, .fds = fds, .nfds = 3 };
+	size_t n = 0;
+	ssize_t k;
+	pid_t pid;
+
+	if (proc_sibling(program, path, sizeof path, e) < 0)
+		return -e->code;
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return err_sys(e, "ask '%s'", program);
+	fds[1] = p[1];
+	k = proc_spawn(&spec, &pid, NULL, e);
+	close(p[1]);
+	if (k < 0) {
+		close(p[0]);
+		return (int)k;
+	}
+	while ((k = read(p[0], text + n, sizeof text - 1 - n)) > 0 || (k < 0 && errno == EINTR))
+		n += k > 0 ? (size_t)k : 0;
+	close(p[0]);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status == 0)
+		return 0;
+	text[n] = '\0';
+	hint = text;
+	strsep(&hint, "\n");
+	rest = hint;
+	strsep(&rest, "\n");
+	err_set(e, EINVAL, "%s", *text ? text : "it ended without a word");
+	return err_hint(e, "%s", hint ? hint : "");
+}

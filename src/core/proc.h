@@ -42,4 +42,6 @@ void proc_title(const char *name);
 /* Where our other programs are: beside this program's own file, in ../libexec/bureau from there (an installed tree that was
  * moved), else in the libexec folder of the configured prefix. */
 int proc_sibling(const char *program, char *out, size_t size, struct err *e);
+/* Runs such a program to its end. When it ends with another code than 0, what it printed is the error: a line for what, one for the hint. */
+int proc_ask(const char *program, const char *const *argv, struct err *e);
 #endif

@@ -132,6 +132,23 @@ static int parse(int argc, char **argv, struct serve *s)
 	return 0;
 }
 
+/* A door that can't use them would end, again and again. */
+static int check_door(const struct serve *s, struct err *e)
+{
+	const char *argv[2 * SERVE_ALLOW + 5] = { "bureau-door", "--check" };
+	size_t n = 2;
+
+	for (unsigned i = 0; i < s->nallow; i++) {
+		argv[n++] = "--allow";
+		argv[n++] = s->allow[i];
+	}
+	if (s->resolver) {
+		argv[n++] = "--resolver";
+		argv[n++] = s->resolver;
+	}
+	return n > 2 ? proc_ask("bureau-door", argv, e) : 0;
+}
+
 /* The parent waits until the server is ready, or has ended. */
 static int detach(struct serve *s)
 {
@@ -212,7 +229,9 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	umask(022);
 	fd_raise_limit();
-	r = place_prepare(&s, &e);
+	r = check_door(&s, &e);
+	if (r == 0)
+		r = place_prepare(&s, &e);
 	if (r < 0) {                 /* nothing runs yet: this is for whoever typed it, not for a log */
 		fprintf(stderr, "bureau serve: %s%s%s\n", e.msg, e.hint[0] ? "\n  " : "", e.hint);
 		return e.code == EBUSY || e.code == EADDRINUSE ? 3 : e.code == EINVAL ? 2 : 1;

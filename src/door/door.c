@@ -12,6 +12,7 @@
 #include "core/fd.h"
 #include "core/log.h"
 #include "core/str.h"
+#include "door/hosts.h"
 #include "wire/keeper_proto.h"
 
 #define QUEUE_MAX (256 << 10)
@@ -276,6 +277,20 @@ static void on_no_fds(void *ctx, uint16_t type, uint32_t id)
 }
 
 static const struct link_ops asker_ops = { .message = on_message, .gone = on_gone, .no_fds = on_no_fds };
+
+int door_check(const struct door_options *o, struct err *e)
+{
+	struct reach reach = { 0 };
+	struct hosts *hosts;
+
+	for (size_t i = 0; i < o->nallow; i++)
+		if (reach_allow(&reach, o->allow[i], e) < 0)
+			return -e->code;
+	if (hosts_create(o->resolver, &hosts, e) < 0)
+		return -e->code;
+	hosts_free(hosts);
+	return 0;
+}
 
 int door_create(struct loop *l, const struct door_options *o, struct door **ret, struct err *e)
 {

@@ -11,6 +11,8 @@ struct door_options {
 	const char **allow;
 	size_t nallow;
 };
+/* Could a door use these? */
+int door_check(const struct door_options *o, struct err *e);
 /* Ends the loop when the asker ends. Takes asker_fd. */
 int door_create(struct loop *l, const struct door_options *o, struct door **ret, struct err *e);
 void door_free(struct door *d);

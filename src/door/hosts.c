@@ -192,7 +192,8 @@ int hosts_create(const char *servers, struct hosts **ret, struct err *e)
 		}
 		if (n >= sizeof one || h->nservers == HOSTS_SERVERS || hosts_parse_server(one, &h->servers[h->nservers]) < 0) {
 			free(h);
-			return err_set(e, EINVAL, "resolver '%s': not ADDR or ADDR:PORT, at most %d", servers, HOSTS_SERVERS);
+			err_set(e, EINVAL, "resolver '%s': not an address", servers);
+			return err_hint(e, "write it as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53; %d at most, with commas between", HOSTS_SERVERS);
 		}
 		h->nservers++;
 		s += n + (s[n] == ',');

@@ -17,18 +17,19 @@
 /* bureau-door: reads its arguments, gives up what it doesn't need, then serves its one asker. */
 static const char usage[] =
 	"usage: bureau-door --fd N [--resolver ADDR[:PORT][,...]] [--allow CIDR]... [--uid UID --gid GID]\n"
-	"Started by the server and by `bureau run`; not for use by hand.\n";
+	"       bureau-door --check [--resolver ADDR[:PORT][,...]] [--allow CIDR]...\n"
+	"Started by the server and by `bureau run`; not for use by hand. --check only says whether it could use these values.\n";
 
 struct args {
 	struct door_options door;
 	const char *allow[64];
 	uint64_t uid, gid;
-	bool ids;
+	bool ids, check;
 };
 
 static const struct option long_options[] = {
 	{ "fd", required_argument, NULL, 'f' }, { "resolver", required_argument, NULL, 'r' }, { "allow", required_argument, NULL, 'a' },
-	{ "uid", required_argument, NULL, 'u' }, { "gid", required_argument, NULL, 'g' }, { 0 },
+	{ "uid", required_argument, NULL, 'u' }, { "gid", required_argument, NULL, 'g' }, { "check", no_argument, NULL, 'c' }, { 0 },
 };
 
 static int parse(int argc, char **argv, struct args *a)
@@ -53,6 +54,9 @@ static int parse(int argc, char **argv, struct args *a)
 				return -E2BIG;
 			a->allow[a->door.nallow++] = optarg;
 			break;
+		case 'c':
+			a->check = true;
+			break;
 		case 'u':
 			if (str_u64(optarg, UINT32_MAX - 1, &a->uid) < 0)
 				return -EINVAL;
@@ -69,7 +73,7 @@ static int parse(int argc, char **argv, struct args *a)
 	}
 	a->door.allow = a->allow;
 	a->ids = uid;
-	return optind == argc && a->door.asker_fd >= 0 && uid == gid ? 0 : -EINVAL;
+	return optind == argc && (a->check || a->door.asker_fd >= 0) && uid == gid ? 0 : -EINVAL;
 }
 
 /* Everything that may be given up: the user, groups and capabilities of root, new privileges, and the system calls that no
@@ -96,6 +100,11 @@ int main(int argc, char **argv)
 	if (parse(argc, argv, &a) < 0) {
 		fputs(usage, stderr);
 		return 2;
+	}
+	if (a.check) {
+		if (door_check(&a.door, &e) < 0)
+			printf("--%s\n%s\n", e.msg, e.hint);
+		return e.code ? 2 : 0;
 	}
 	signal(SIGPIPE, SIG_IGN);
 	fd_raise_limit();

@@ -249,6 +249,7 @@ def mistakes(s):
 			(["sandbox", "create", "--memory", "12Q"], 2, ""), (["sandbox", "show", "i" + "0" * 20], 3, ""), (["sandbox", "show", "../../x"], 3, "not a sandbox's id"),
 			(["sandbox", "show", "i123"], 3, "'bureau sandbox list'"), (["sandbox", "exec", "i123", "true"], 125, "'bureau sandbox list'"),
 			(["serve", "--pool", "x"], 2, "--pool: 'x' is not a number"), (["serve", "--pool"], 2, "needs a value"), (["serve", "--nix", "x"], 2, "'--nix' is not known"),
+			(["serve", "--allow", "nix"], 2, "--allow 'nix': not an address range"), (["serve", "--resolver", "dns.example"], 2, "--resolver 'dns.example': not an address"),
 			(["doctor", "nix"], 2, "--help"),
 			(["sandbox", "kill"], 2, "--all"), (["sandbox", "exec"], 2, "needs ID")]:
 		r = cli(s, *args)

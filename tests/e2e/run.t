@@ -367,6 +367,9 @@ def network(tmp):
     get = f"import urllib.request as u\ntry: print(u.urlopen('http://%s:{port}/', timeout=20).read())\nexcept Exception as x: print('failed', x)"
     if not any(d["name"] == "network" and d["health"] == "ok" for d in json.loads(subprocess.run([BUREAU, "doctor", "--json"], capture_output=True, text=True).stdout)["checks"]):
         return skip("the door", "no nftables redirect on this host")
+    for option, value in (("--allow", "nix"), ("--allow", "10.0.0.1/8"), ("--resolver", "dns.example")):
+        c, o, e = run("--net", "all", option, value, "--", "echo", "ran")
+        ok(c == 2 and o == "" and e.count("\n") == 2 and f"{option} '{value}': not an address" in e, f"{option} {value}: said before anything starts", (c, o, e))
     c, o, e = run("--net", "all", "--allow", "127.0.0.2/32", "--", "python3", "-c", get % "127.0.0.2")
     ok("failed" in o, "the computer's loopback is its own", (o, e))
     host = socket.gethostname()
