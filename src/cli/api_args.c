@@ -97,12 +97,14 @@ static int take(const struct option *o, const char *v, struct api_opts *opts, st
 		*(const char **)at = v;
 		return 0;
 	case NUMBER:
-		if (str_u64(v, INT32_MAX, &n) < 0)
-			return err_set(e, EINVAL, "--%s: a whole number", o->name);
+		if (str_u64(v, INT32_MAX, &n) < 0 || !n)
+			return err_set(e, EINVAL, "--%s: a whole number above 0", o->name);
 		*(int64_t *)at = (int64_t)n;
 		return 0;
 	case BYTES:
-		return str_size(v, at, e);
+		if (str_size(v, at, e) < 0)
+			return err_wrap(e, "--%s", o->name);
+		return *(uint64_t *)at ? 0 : err_set(e, EINVAL, "--%s: more than 0; leave it out for the server's", o->name);
 	case TIME:
 		opts->timed = true;
 		if (str_eq(v, "never")) {

@@ -30,6 +30,8 @@ int cli_state(const char *given, char *out, size_t size, struct err *e);
 
 /* What a sandbox may write when nobody says, given its limit of memory (0 = none); the same as a server's (src/machine/machines.c). */
 uint64_t cli_default_disk(uint64_t memory);
+/* A command that grants user a range of ids which nobody has yet. */
+void cli_subid_command(const char *user, char *out, size_t size);
 int cli_template_hint(struct err *e, const char *name);           /* how one that isn't there is made */
 
 int run_main(int argc, char **argv);

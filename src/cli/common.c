@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "core/fd.h"
 #include "core/str.h"
 
 void cli_say(const char *word, const char *fmt, ...)
@@ -171,4 +173,35 @@ int cli_template_hint(struct err *e, const char *name)
 	bool base = str_eq(name, "base");
 
 	return err_hint(e, "bureau template build %s%.80s%s makes it; bureau template list shows what is there", base ? "" : "./", name, base ? "" : ".recipe");
+}
+
+/* Behind what anybody has in file. */
+static void behind(const char *file, uint64_t *first)
+{
+	AUTO_FREE char *text = NULL;
+	char *rest, *line;
+	uint64_t at, n;
+	struct err e;
+
+	if (fd_read_file(AT_FDCWD, file, 1 << 20, &text, NULL, &e) < 0)
+		return;
+	for (rest = text; (line = strsep(&rest, "\n"));) {
+		strsep(&line, ":");
+		char *from = strsep(&line, ":");
+
+		if (line && str_u64(from, UINT32_MAX, &at) == 0 && str_u64(line, UINT32_MAX, &n) == 0 && at + n > *first)
+			*first = at + n;
+	}
+}
+
+void cli_subid_command(const char *user, char *out, size_t size)
+{
+	uint64_t first = 100000;
+
+	behind("/etc/subuid", &first);
+	behind("/etc/subgid", &first);
+	if (first > UINT32_MAX - 65536)
+		first = 100000;
+	snprintf(out, size, "sudo usermod --add-subuids %llu-%llu --add-subgids %llu-%llu %.60s", (unsigned long long)first,
+		 (unsigned long long)first + 65535, (unsigned long long)first, (unsigned long long)first + 65535, user);
 }

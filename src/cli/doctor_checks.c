@@ -1,4 +1,5 @@
 #include "cli/doctor.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -324,7 +325,7 @@ static bool grants(const char *file, const char *name)
 
 static void check_subuid(struct finding *f)
 {
-	char user[64];
+	char user[64], command[160];
 
 	user_name(user, sizeof user);
 
@@ -339,7 +340,8 @@ static void check_subuid(struct finding *f)
 	}
 	if (!grants("/etc/subuid", user) || !grants("/etc/subgid", user)) {
 		finding_set(f, HEALTH_LESS, "/etc/subuid and /etc/subgid grant you no ids: one user id inside, so root and user are the same there");
-		finding_fix(f, "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %.60s", *user ? user : "$USER");
+		cli_subid_command(*user ? user : "$USER", command, sizeof command);
+		finding_fix(f, "%s", command);
 		return;
 	}
 	finding_set(f, HEALTH_OK, "newuidmap is there and /etc/subuid grants ids");

@@ -131,7 +131,7 @@ static int help_main(int argc, char **argv)
 {
 	char flag[] = "--help", *args[] = { argv[0], argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag, NULL };
 
-	if (argc > 1 && !str_eq(argv[1], "help"))
+	if (argc > 1 && *argv[1] != '-' && !str_eq(argv[1], "help"))
 		return dispatch(argc > 2 ? 4 : 3, args);
 	print_help();
 	return CLI_OK;

@@ -1,4 +1,5 @@
 #include "cli/inside.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@ static int granted(const char *file, uint64_t *ret_first, struct err *e)
 {
 	AUTO_FREE char *text = NULL;
 	const struct passwd *pw = getpwuid(getuid());
-	char number[16], *rest, *line;
+	char number[16], command[160], *rest, *line;
 
 	if (fd_read_file(AT_FDCWD, file, 1 << 20, &text, NULL, e) < 0)
 		text = strdup("");
@@ -38,7 +39,8 @@ static int granted(const char *file, uint64_t *ret_first, struct err *e)
 			return 0;
 	}
 	err_set(e, EPERM, "%s grants you no range of %d ids", file, IDS);
-	return err_hint(e, "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER; or build as root");
+	cli_subid_command(pw ? pw->pw_name : "$USER", command, sizeof command);
+	return err_hint(e, "%.140s; or as root", command);
 }
 
 static int map_ids(const char *program, const char *file, pid_t pid, unsigned own, struct err *e)

@@ -202,8 +202,7 @@ static void help(void)
 	       "  bureau template build base\n"
 	       "  bureau run --template base -- python3 --version\n"
 	       "  bureau template list --json\n"
-	       "  bureau template build ./mine.recipe --mirror http://mirror.local/debian\n\n"
-	       "Exit code: 0 done, 1 failed, 2 wrong use.\n");
+	       "  bureau template build ./mine.recipe --mirror http://mirror.local/debian\n");
 }
 
 /* Which options a word takes is in their help: "build: ...", "list, show: ..."; the others are everybody's. */

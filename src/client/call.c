@@ -174,7 +174,7 @@ static bool again(struct client_call *k, bool nothing_done)
 static int errno_of_status(int status)
 {
 	static const struct { int status, code; } map[] = {
-		{ 400, EINVAL }, { 401, EACCES }, { 403, EACCES }, { 404, ENOENT }, { 408, ETIMEDOUT }, { 409, EBUSY }, { 410, ENOENT }, { 413, EFBIG },
+		{ 400, EINVAL }, { 401, EACCES }, { 403, EPERM }, { 404, ENOENT }, { 408, ETIMEDOUT }, { 409, EBUSY }, { 410, ENOENT }, { 413, EFBIG },
 		{ 429, EAGAIN }, { 501, ENOSYS }, { 502, EPIPE }, { 503, EAGAIN }, { 504, ETIMEDOUT }, { 507, ENOSPC },
 	};
 

@@ -54,12 +54,17 @@ static int read_host(const char *path, char **ret, size_t *ret_n, struct err *e)
 		return err_set(e, EINVAL, "host_file must be an absolute path");
 	for (char *slash = strrchr(at, '/'); slash && slash != at; slash = strrchr(at, '/')) {
 		*slash = '\0';
-		if (stat(at, &st) < 0)
+		if (stat(at, &st) < 0) {
+			if (errno == EACCES)
+				goto secret;
 			return err_sys(e, "look at '%.120s'", at);
+		}
 		if (!(st.st_mode & S_IXOTH))
 			goto secret;
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 && errno == EACCES)
+		goto secret;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_sys(e, "open '%.120s'", path);
 	if (!S_ISREG(st.st_mode) || !(st.st_mode & S_IROTH))

@@ -46,7 +46,7 @@ static int fail(const struct err *e)
 {
 	static const struct { int code, out; } map[] = {
 		{ EACCES, OUT_REFUSED }, { ECONNREFUSED, OUT_UNREACHABLE }, { ENOENT, OUT_MISSING }, { EINVAL, OUT_USAGE }, { ELOOP, OUT_USAGE }, { EEXIST, OUT_USAGE },
-		{ EILSEQ, OUT_USAGE }, { EXDEV, OUT_USAGE },
+		{ EILSEQ, OUT_USAGE }, { EXDEV, OUT_USAGE }, { EISDIR, OUT_USAGE },
 	};
 
 	/* a server's or a computer's words may be in it */
@@ -167,6 +167,14 @@ static int finish(const struct args *a, struct secretary *s, bool again)
 	return tell(a, doc);
 }
 
+/* Of the job file and what it names: that we may not read a file isn't a server's refusal. */
+static int fail_file(const struct err *e)
+{
+	int out = fail(e);
+
+	return out == OUT_REFUSED ? OUT_USAGE : out;
+}
+
 static int do_run(struct args *a)
 {
 	struct secretary *s = NULL;
@@ -174,8 +182,10 @@ static int do_run(struct args *a)
 	struct err e = { 0 };
 
 	/* no server, no job: nothing is left lying about */
-	if (client_find(a->o.server, a->o.state, &w, &e) < 0 || job_new(&a->o, a->what, &s, &e) < 0)
+	if (client_find(a->o.server, a->o.state, &w, &e) < 0)
 		return fail(&e);
+	if (job_new(&a->o, a->what, &s, &e) < 0)
+		return fail_file(&e);
 	return finish(a, s, false);
 }
 
@@ -185,7 +195,7 @@ static int do_check(struct args *a)
 	int n = 0;
 
 	if (job_check(a->what, &n, &e) < 0) {
-		int out = fail(&e);
+		int out = fail_file(&e);
 
 		return out == OUT_MISSING ? OUT_USAGE : out;
 	}
@@ -269,7 +279,8 @@ static int newest_open(const struct args *a, char *out, size_t size, struct err 
 		if (str_eq(state, "interrupted") || str_eq(state, "stopped") || (str_eq(state, "failed") && a->o.failed_too))
 			return str_copy(out, size, json_string_value(json_object_get(j, "id")));
 	}
-	return err_set(e, ENOENT, "there is no job to go on with");
+	err_set(e, ENOENT, "there is no job to go on with");
+	return a->o.failed_too ? -ENOENT : err_hint(e, "with --failed also one that failed; bureau job list shows them all");
 }
 
 static int do_resume(struct args *a)
@@ -384,7 +395,8 @@ static void help(FILE *f, const struct verb *v)
 		fprintf(f, "usage: bureau job %s%s%s [options]\n\n%s\n%s%s", v->name, *v->args ? " " : "", v->args, v->summary, *v->more ? "\n" : "", v->more);
 	for (size_t i = 0; i < VERBS && !v; i++)
 		fprintf(f, "%s bureau job %-7s %-10s %s\n", i ? "      " : "usage:", verbs[i].name, verbs[i].args, verbs[i].summary);
-	fputc('\n', f);
+	if (!v || v->options[1])
+		fputc('\n', f);
 	for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
 		if (!v || strstr(v->options, options[i].name))
 			fprintf(f, "      %-15s %s\n", options[i].left, options[i].right);
@@ -450,9 +462,24 @@ static int parse(int argc, char **argv, struct args *a, struct err *e)
 	return 0;
 }
 
+/* One that would change what is done, and that this word has no use for. */
+static const char *misplaced_option(const struct verb *v, const struct args *a)
+{
+	const struct { const char *name, *typed; bool given; } all[] = {
+		{ " json ", "--json", a->json }, { " failed ", "--failed", a->o.failed_too }, { " computers ", "--computers", a->o.computers != 0 },
+		{ " time ", "--time", a->o.time_ms != 0 },
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (all[i].given && !strstr(v->options, all[i].name))
+			return all[i].typed;
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
 	struct args a = { 0 };
+	const char *misplaced;
 	struct err e = { 0 };
 	size_t v = 0;
 
@@ -489,7 +516,12 @@ int main(int argc, char **argv)
 		return fail(&e);
 	}
 	if ((verbs[v].what == 2 && !a.what) || (verbs[v].what == 0 && a.what)) {
-		err_set(&e, EINVAL, a.what ? "'job %s' takes no argument" : "'job %s' needs an argument", a.verb);
+		err_set(&e, EINVAL, a.what ? "'job %s' takes no argument" : "'job %s' needs %s", a.verb, verbs[v].args);
+		err_hint(&e, "see: bureau job %s --help", a.verb);
+		return fail(&e);
+	}
+	if ((misplaced = misplaced_option(&verbs[v], &a))) {
+		err_set(&e, EINVAL, "%s isn't for 'job %s'", misplaced, a.verb);
 		err_hint(&e, "see: bureau job %s --help", a.verb);
 		return fail(&e);
 	}

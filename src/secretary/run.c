@@ -241,7 +241,7 @@ void run_step_failed(struct run *r, const struct err *e, int64_t retry_ms)
 	if (e->code == ENOENT || e->code == EIO || e->code == EPIPE)
 		r->call = client_json(r->s->client, "GET", path, NULL, false, on_tombstone, r);
 	if (!r->call)
-		run_step_done(r, e->code == EINVAL || e->code == EACCES ? FAIL_FINAL : FAIL_TRY, 0, "%s", e->msg);
+		run_step_done(r, e->code == EINVAL || e->code == EACCES || e->code == EPERM ? FAIL_FINAL : FAIL_TRY, 0, "%s", e->msg);
 }
 
 static void on_limit(struct timer *timer)
@@ -288,7 +288,7 @@ static void on_created(void *ctx, const struct client_answer *a)
 	} else if (e.code == EAGAIN || e.code == ECONNREFUSED) {
 		outcome(r, FAIL_BUSY, a->retry_ms, e.msg);
 	} else {
-		outcome(r, e.code == EINVAL || e.code == EACCES || e.code == ENOENT ? FAIL_FINAL : FAIL_TRY, 0, e.msg);
+		outcome(r, e.code == EINVAL || e.code == EACCES || e.code == EPERM || e.code == ENOENT ? FAIL_FINAL : FAIL_TRY, 0, e.msg);
 	}
 }
 

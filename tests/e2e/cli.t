@@ -250,7 +250,8 @@ def mistakes(s):
 			(["sandbox", "show", "i123"], 3, "'bureau sandbox list'"), (["sandbox", "exec", "i123", "true"], 125, "'bureau sandbox list'"),
 			(["serve", "--pool", "x"], 2, "--pool: 'x' is not a number"), (["serve", "--pool"], 2, "needs a value"), (["serve", "--nix", "x"], 2, "'--nix' is not known"),
 			(["serve", "--allow", "nix"], 2, "--allow 'nix': not an address range"), (["serve", "--resolver", "dns.example"], 2, "--resolver 'dns.example': not an address"),
-			(["doctor", "nix"], 2, "--help"),
+			(["sandbox", "create", "--memory", "0"], 2, "--memory: more than 0"), (["sandbox", "create", "--pids", "0"], 2, "--pids: a whole number above 0"),
+			(["help", "--help"], 0, ""), (["doctor", "nix"], 2, "--help"),
 			(["sandbox", "kill"], 2, "--all"), (["sandbox", "exec"], 2, "needs ID")]:
 		r = cli(s, *args)
 		ok(r.returncode == code and want in r.stderr, f"{' '.join(args)}: exit code {code}", f"{r.returncode} {r.stderr}")

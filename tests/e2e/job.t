@@ -119,6 +119,11 @@ def mistakes(s):
 			ok(r.returncode == 1 and "outside the job file's folder" in r.stdout, "a file outside the job's folder isn't put", r.stdout + r.stderr)
 	r = job(s, "check", file("bad.toml", HEAD + '[[task]]\nid="a"\n[[task.step]]\nput="gone"\nto="x"'))
 	ok(r.returncode == 2 and "bad.toml:9: put: open 'gone'" in r.stderr, "job check misses a file that a step puts", r.stderr)
+	r = job(s, "check", file("bad.toml", HEAD + '[inputs.x]\nsplit={host_file="/etc/shadow",parts=1}\n[[task]]\nid="a"\neach="x"\n[[task.step]]\nrun=["true"]'))
+	ok(r.returncode == 2 and "not everybody may read it" in r.stderr, "a file that the job may not take is the job file's mistake", r.stderr)
+	for args, want in ((("check", "x.toml", "--json"), "--json isn't for 'job check'"), (("run", "x.toml", "--time", "3m"), "--time isn't for"), (("show",), "'job show' needs ID"), (("run", "/"), "directory")):
+		r = job(s, *args)
+		ok(r.returncode == 2 and want in r.stderr, f"job {' '.join(args)}: {want}", r.stderr + str(r.returncode))
 	r = job(s, "check", TOP / "examples/jobs/rows200.toml")
 	ok(r.returncode == 0 and "201 tasks" in r.stdout, "job check counts the tasks", r.stdout + r.stderr)
 	left = [j for j in os.listdir(s.state + "/jobs") if not os.path.exists(s.state + "/jobs/" + j + "/meta.json")]
