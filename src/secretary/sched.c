@@ -122,6 +122,8 @@ static bool sched_move(struct sched *s, struct task *t, enum task_event ev, cons
 		if (!s->broken && s->ops.journal(s->ctx, line_of(t, ev, to, now), task_over(to)) < 0) {
 			s->broken = true;       /* what can't be written down isn't done any more */
 			sched_stop(s, "the journal can't be written");
+			if (t->state != edges[i].from)  /* that was its end: nothing takes it out of there */
+				return false;
 		}
 		if (s->broken && to == TASK_DONE)
 			to = TASK_STOPPED;

@@ -270,6 +270,21 @@ static void no_journal(struct spec *spec)
 	loop_turn(f.loop, 0);
 	ok(f.finished && sched_tasks(f.s, &n)[0].state != TASK_DONE && sched_stop_why(f.s), "what can't be written down isn't done: all stops");
 	end(&f);
+
+	/* a task that is just being started, or has just got its computer */
+	for (int up = 0; up < 2; up++) {
+		begin(&f, spec);
+		f.broken = !up;
+		sched_begin(f.s, 2, INT64_MAX, false, false, &e);
+		loop_turn(f.loop, 0);
+		f.broken = true;
+		if (up)
+			sched_up(f.s, f.running[0], "c");
+		for (int i = 0; i < 3; i++)
+			loop_turn(f.loop, 0);
+		ok(f.finished && sched_tasks(f.s, &n)[0].state == TASK_STOPPED, "and no task is left behind that nobody runs (%d)", up);
+		end(&f);
+	}
 }
 
 static void many(void)
