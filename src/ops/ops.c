@@ -40,9 +40,11 @@ static void call_free(struct op_call *c)
 
 static void end(struct op_call *c, const struct err *e, json_t *result, int fd)
 {
-	if (c->over) {
+	if (c->over) {          /* cancelled by who listens, inside an event: it was kept until now */
 		json_decref(result);
 		fd_drop(&fd);
+		if (!c->busy)
+			call_free(c);
 		return;
 	}
 	c->over = true;
@@ -332,6 +334,10 @@ void ops_on_end(struct ops *o, struct computer *c)
 	const struct store_sandbox *row = computer_row(c);
 
 	audit_line(o, row->by[0] ? row->by : "itself", "sandbox.end", row->id, row->why, row->why_text);
+	/* what the keeper was asked about it is answered later than it is freed */
+	list_each(it, &o->calls)
+		if (container_of(it, struct op_call, node)->computer == c)
+			container_of(it, struct op_call, node)->computer = NULL;
 	while (*head) {
 		struct op_tie *t = *head;
 

@@ -33,7 +33,7 @@ struct op_call {
 	uint32_t window;
 	struct principal who;
 	char who_name[64], only[33], id[33];
-	struct computer *computer;   /* NULL when the operation has none, or it has ended (sandbox.get) */
+	struct computer *computer;   /* NULL when the operation has none, or it has ended (sandbox.get; while the keeper was asked) */
 	bool over, told_exit;
 	unsigned busy;
 

@@ -37,7 +37,7 @@ static void tell_exit(struct op_call *c, bool oom)
 static void on_oom(struct keeper_call *k, struct keeper_answer *a, const struct err *e)
 {
 	struct op_call *c = container_of(k, struct op_call, kc);
-	bool oom = !e && a->oom > computer_oom_seen(c->computer);
+	bool oom = !e && c->computer && a->oom > computer_oom_seen(c->computer);
 
 	if (oom)
 		computer_set_oom_seen(c->computer, a->oom);

@@ -169,9 +169,16 @@ void op_sandbox_envs(struct op_call *c)
 static void on_stats(struct keeper_call *k, struct keeper_answer *a, const struct err *e)
 {
 	struct op_call *c = container_of(k, struct op_call, kc);
-	const struct store_sandbox *row = computer_row(c->computer);
+	const struct store_sandbox *row;
 	json_t *result = c->list;
+	struct err mine;
 
+	if (!c->computer) {
+		err_set(&mine, ENOENT, "computer '%s' has ended", c->id);
+		op_fail(c, &mine);
+		return;
+	}
+	row = computer_row(c->computer);
 	c->list = NULL;
 	/* inside, the host's memory is seen; what counts is the limit, and what the host charges to it */
 	if (row->limits.memory && !(row->unenforced & KL_MEMORY))
