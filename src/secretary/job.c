@@ -166,6 +166,11 @@ static int watch_cancel(struct secretary *s, struct err *e)
 	return loop_add(s->loop, &s->watch, EPOLLIN, e);
 }
 
+static int left_at_once(const struct secretary *s, struct err *e)
+{
+	return err_set(e, EINTR, "left at once; go on with: bureau job resume %s", s->id);
+}
+
 /* What the last secretary left is ended before anything starts. */
 static int sweep_first(struct secretary *s, struct err *e)
 {
@@ -175,6 +180,11 @@ static int sweep_first(struct secretary *s, struct err *e)
 	if (!s->sweep)
 		return err_set(e, ENOMEM, "no memory");
 	loop_run(s->loop);
+	if (s->sweep) {                 /* a second signal: w isn't there for its answer */
+		sweep_cancel(s->sweep);
+		s->sweep = NULL;
+		return left_at_once(s, e);
+	}
 	if (w.killed)
 		progress_note(s->progress, "ended %d computers that an earlier run left", w.killed);
 	if (w.err.code) {
@@ -261,6 +271,6 @@ int job_run(struct secretary *s, const struct job_opts *o, bool again, json_t **
 		return -e->code;
 	}
 	if (r == -EINTR)
-		return err_set(e, EINTR, "left at once; go on with: bureau job resume %s", s->id);
+		return left_at_once(s, e);
 	return r < 0 ? r : finish(s, ret_doc, e);
 }

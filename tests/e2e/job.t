@@ -471,6 +471,14 @@ def cancel(s):
 	p.kill()
 	p.wait()
 	id = newest(s)["id"]
+	s.fault(hang_list=1)
+	p = start(s, "resume", id)
+	wait_for(lambda: s.fault()["hung"] == 1, 20, 0.05)
+	p.send_signal(signal.SIGINT)
+	said = p.stderr.readline()
+	p.send_signal(signal.SIGINT)
+	_, err = p.communicate(timeout=20)
+	ok(p.returncode == 1 and "stopping" in said and "left at once" in err, "Ctrl-C twice while it looks for what an earlier run left", said + err)
 	equal(job(s, "cancel", id).returncode, 0, "cancel of a job that nobody runs")
 	equal((newest(s)["state"], s.live()), ("stopped", []), "it's stopped, and what it left is ended")
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 STATE = sys.argv[1]
 KEY = "e2b_" + "0123456789" * 4
 LOCK = threading.RLock()
-BOXES, FAULT, SEEN = {}, {}, {"create": 0, "exec": 0, "peak": 0}
+BOXES, FAULT, SEEN = {}, {}, {"create": 0, "exec": 0, "peak": 0, "hung": 0}
 
 
 def fault(name):
@@ -185,6 +185,9 @@ class Handler(BaseHTTPRequestHandler):
 		if parts == ["sandboxes"] and method == "POST":
 			return self.create(a)
 		if parts == ["sandboxes"]:
+			if fault("hang_list"):
+				SEEN["hung"] += 1
+				time.sleep(60)
 			want = a.get("metadata") or {}
 			with LOCK:
 				live = [b.show() for b in BOXES.values() if b.state == "running" and all(b.meta.get(k) == v for k, v in want.items())]
