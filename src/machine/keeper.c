@@ -103,7 +103,6 @@ static void on_broken(struct job *j)
 static void submit(struct keeper *k, struct keeper_call *c, struct msg_writer *w, const char *cid)
 {
 	c->keeper = k;
-	c->clearing = false;
 	str_copy(c->cid, sizeof c->cid, cid);
 	list_append(&k->calls, &c->node);
 	k->ncalls++;
@@ -196,10 +195,9 @@ static void send_again(struct keeper *k)
 		if (!c->bytes)
 			continue;
 		/* what there may be of it is cleared away first, in whatever state (ENOENT is fine). Ids are even: the odd one beside it is free */
-		if (c->type == K_CREATE) {
-			c->clearing = true;
+		if (c->type == K_CREATE)
 			send_simple(k, K_KILL, c->id + 1, c->cid);
-		} else if (send_bytes(k, c->bytes, c->len) < 0) {
+		else if (send_bytes(k, c->bytes, c->len) < 0) {
 			free(c->bytes);
 			c->bytes = NULL;
 			loop_defer(k->loop, &k->broken_job);
@@ -355,7 +353,6 @@ static void on_answer(struct keeper *k, struct msg_reader *r)
 		return;
 	}
 	if (c && r->id & 1) {
-		c->clearing = false;
 		if (send_bytes(k, c->bytes, c->len) < 0) {
 			err_set(&e, EAGAIN, "the keeper doesn't take requests now");
 			finish(c, NULL, &e);

@@ -35,7 +35,6 @@ struct keeper_call {
 	struct list node;
 	uint32_t id;
 	uint16_t type;
-	bool clearing;               /* a create that is sent again waits for the old one's K_KILL */
 	char cid[33];
 	void *bytes;                 /* as sent, to send it again */
 	size_t len;

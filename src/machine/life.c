@@ -21,6 +21,7 @@
 #define NET_RETRIES 100
 
 static void kill_now(struct computer *c);
+static void net_again(struct computer *c);
 
 /* ---- being made ---- */
 
@@ -44,7 +45,8 @@ static void fail(struct computer *c, const struct err *why)
 	if (c->pooled)
 		log_warn("a computer for the pool (%s) couldn't be made: %s", c->real, e.msg);
 	answer_waits(c, &e);
-	if (c->pid)
+	/* a create that isn't answered yet may make it all the same: its answer goes on from there */
+	if (c->pid || (c->kc.keeper && c->kc.type == K_CREATE))
 		machine_end(c, "failed", e.msg, "server", NULL);
 	else
 		life_gone(c, "failed", e.msg);
@@ -132,6 +134,8 @@ static void hand_sockets(struct computer *c, struct keeper_answer *a, unsigned f
 		c->door_wanted = false;
 	} else if (a->nfds > first) {
 		c->door_wanted = true;
+		if (door_up(c->ms->door))        /* it doesn't take more now */
+			net_again(c);
 	}
 	for (unsigned i = first; i < a->nfds; i++)
 		fd_drop(&a->fds[i]);
@@ -395,18 +399,19 @@ void machine_wait_cancel(struct machine_wait *w)
 
 /* ---- its network ---- */
 
+static void on_net_timer(struct timer *t)
+{
+	life_net(container_of(t, struct computer, net_timer));
+}
+
 static void net_again(struct computer *c)
 {
+	c->net_timer.fire = on_net_timer;
 	if (++c->net_tries > NET_RETRIES) {
 		log_error("%s: its network couldn't be opened", c->row.id);
 		return;
 	}
 	loop_arm(c->ms->o.loop, &c->net_timer, NET_RETRY_MS);
-}
-
-static void on_net_timer(struct timer *t)
-{
-	life_net(container_of(t, struct computer, net_timer));
 }
 
 static void on_net_open(struct keeper_call *k, struct keeper_answer *a, const struct err *e)
@@ -429,7 +434,6 @@ void life_net(struct computer *c)
 	if (!c->door_wanted || c->opening || c->kc_net.keeper || !door_up(c->ms->door) || c->state == MS_ENDING)
 		return;
 	c->kc_net.on = on_net_open;
-	c->net_timer.fire = on_net_timer;
 	keeper_ask(c->ms->keeper, &c->kc_net, K_NET_OPEN, c->row.id);
 }
 
@@ -440,7 +444,6 @@ void life_net_opened(struct computer *c, const struct err *e)
 		c->door_wanted = true;
 		if (e->code != EAGAIN)
 			log_error("%s: the door didn't open it: %s", c->row.id, e->msg);
-		c->net_timer.fire = on_net_timer;
 		net_again(c);
 	} else {
 		c->net_tries = 0;

@@ -245,6 +245,7 @@ static void on_door_up(void *ctx)
 		if (c->row.net && c->pid && c->state != MS_ENDING) {
 			c->opening = false;
 			c->door_wanted = true;
+			c->net_tries = 0;
 			life_net(c);
 		}
 	}
