@@ -57,8 +57,8 @@ struct http_call {
 	struct http_resolve resolve;
 	struct http_stream *st;
 	struct http_reader rd;
-	struct buf request, out;        /* request: head and body bytes, kept while it may have to be sent again; out: unsent part of it */
-	size_t sent;
+	struct buf request;             /* head and body bytes, kept while it may have to be sent again */
+	size_t sent;                    /* of it */
 	off_t file_start, file_off;
 	uint64_t file_left;
 	struct timer timer;

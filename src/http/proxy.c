@@ -201,8 +201,11 @@ static int begin_answer(struct http_proxy *p)
 
 	if (bad == 0)
 		bad = http_proxy_set_fields(p, h);
-	if (bad < 0)
+	if (bad < 0) {          /* the caller's own answer has none of these */
+		buf_clear(&p->r->set);
+		p->r->has_date = p->r->has_server = p->r->has_type = false;
 		return bad;
+	}
 	if (!p->o.body && (h->framing == HTTP_LENGTH || (h->framing == HTTP_NO_BODY && cl)))
 		length = (int64_t)h->length;
 	else if (h->framing == HTTP_NO_BODY && !http_req_is(p->r, "HEAD"))

@@ -153,7 +153,7 @@ int http_proxy_upgrade(struct http_proxy *p)
 
 	loop_disarm(p->loop, &p->timer);
 	if (!p->connect) {
-		if (!asked->upgrade || !http_head_get(h, "upgrade") || !p->req_done || p->out.len)
+		if (!asked->upgrade || !http_head_get(h, "upgrade") || !p->req_done || p->out.len || p->up_pipe.len)
 			return over(p, "an upgrade that wasn't asked for");
 		if (http_proxy_set_fields(p, h) < 0 || http_set(p->r, "Connection", "Upgrade") < 0 ||
 		    http_set(p->r, "Upgrade", http_head_get(h, "upgrade")) < 0 ||

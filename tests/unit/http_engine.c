@@ -215,8 +215,12 @@ static void keep_spare(void *ctx, struct http_stream *up)
 	spares++;
 }
 
+static const char *refused = "";
+
 static int edit(void *ctx, bool response, const char *name, const char *value, struct buf *out)
 {
+	if (response && str_eq(name, refused))
+		return -EPERM;
 	if (!response && str_eq(name, "x-secret") && str_eq(value, "standin")) {
 		buf_adds(out, "real");
 		return HTTP_EDIT_REPLACE;
@@ -259,13 +263,14 @@ static void front_request(void *ctx, struct http_req *r)
 
 /* ---- client calls ---- */
 
-static struct { int status, done; struct buf body; struct err err; struct http_head head; char got[64]; uint64_t n; bool slow; } res;
+static struct { int status, done; struct buf body; struct err err; char got[64]; uint64_t n; bool slow, etag; } res;
 
 static void on_head(void *ctx, struct http_call *k, int status, const struct http_head *h)
 {
 	const char *v = http_head_get(h, "x-got");
 
 	res.status = status;
+	res.etag = http_head_get(h, "etag") != NULL;
 	str_copy(res.got, sizeof res.got, v ? v : "");
 }
 
@@ -527,6 +532,9 @@ static void test_proxy(void)
 	call("GET", front_at, "/info", edits, NULL, 0);
 	ok(strstr(buf_at(&res.body), "s3cr3t=r3al!end"), "edited: %s", buf_at(&res.body));
 	ok(call("POST", front_at, "/collect", edits, "hello", 5) == 200 && str_eq(buf_at(&res.body), "h3llo!end") && str_eq(res.got, "5"), "filtered");
+	refused = "last-modified";
+	ok(call("GET", front_at, "/get", edits, NULL, 0) == 502 && !res.etag, "an answer that is refused leaves no field behind");
+	refused = "";
 	memset(proxy_results, 0, sizeof proxy_results);
 	ok(call("GET", front_at, "/short", NULL, NULL, 0) == 200 && res.err.code, "an answer that is cut is cut");
 	ok(spin(proxy_ended, 1000) && proxy_results[HTTP_PROXY_CUT] == 1, "and said so");
