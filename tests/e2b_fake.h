@@ -150,6 +150,11 @@ int api_auth(struct api *a, struct http_req *r, struct principal *ret, struct er
 	return 0;
 }
 
+bool api_auth_is_ours(struct api *a, const struct http_req *r)
+{
+	return false;
+}
+
 int api_same_site(struct api *a, struct http_req *r, struct err *e)
 {
 	return http_req_header(r, "origin") ? err_set(e, EPERM, "another site") : 0;

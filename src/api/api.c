@@ -37,6 +37,16 @@ int api_auth(struct api *a, struct http_req *r, struct principal *ret, struct er
 	return err_hint(e, "send 'Authorization: Bearer KEY' or 'X-API-KEY: KEY'; the key is in the file 'api-key' of the server's state folder");
 }
 
+bool api_auth_is_ours(struct api *a, const struct http_req *r)
+{
+	const char *auth = http_req_header(r, "authorization");
+	struct principal who;
+
+	if (!auth || strncasecmp(auth, "Bearer ", 7) != 0)
+		return false;
+	return ops_auth_key(a->ops, auth + 7, &who, NULL) == 0 || ops_find_by_token(a->ops, auth + 7);
+}
+
 static bool is_loopback_name(const char *authority)
 {
 	char host[256];

@@ -32,6 +32,8 @@ void rest_refuse(struct http_req *r, int status, const char *path, const char *w
 
 /* Who is asking by Authorization: Bearer KEY or X-API-KEY; with no_key whoever asks. 0, or -EACCES. */
 int api_auth(struct api *a, struct http_req *r, struct principal *ret, struct err *e);
+/* Is what Authorization carries a key or token of ours? A program in a sandbox must not get it. */
+bool api_auth_is_ours(struct api *a, const struct http_req *r);
 /* Pages of other sites must not reach us: a browser's request (it has Origin, or Sec-Fetch-Site) is only taken when it comes from
  * our own pages, and without a key the Host must be a loopback name (DNS rebinding). 0, or -EPERM. */
 int api_same_site(struct api *a, struct http_req *r, struct err *e);

@@ -16,8 +16,8 @@ struct port {                    /* one proxied request */
 	uint16_t port;
 };
 
-/* Ours alone: a program in a sandbox must not get keys and tokens that its caller sent along. */
-static const char *const private_fields[] = { "x-access-token", "x-api-key", "e2b-sandbox-id", "e2b-sandbox-port",
+/* Ours alone: a program in a sandbox must not get keys and tokens that its caller sent along. The first only when it holds one. */
+static const char *const private_fields[] = { "authorization", "x-access-token", "x-api-key", "e2b-sandbox-id", "e2b-sandbox-port",
 	"e2b-traffic-access-token", NULL };
 
 static void on_kill(struct op_tie *t)
@@ -44,7 +44,7 @@ static void dialled(struct e2b_req *q, const struct err *e, const json_t *res, i
 {
 	struct http_req *r = q->r;
 	struct port *p;
-	struct http_proxy_opts o = { .fd = fd, .forwarded = true, .drop = private_fields, .done = proxied };
+	struct http_proxy_opts o = { .fd = fd, .forwarded = true, .drop = private_fields + !api_auth_is_ours(q->api, r), .done = proxied };
 	struct err err;
 
 	if (e || fd < 0) {

@@ -328,8 +328,8 @@ static void on_dialled(void *ctx, const struct err *e, const json_t *result, int
 	struct passing *p = ctx;
 	struct http_proxy_opts o = { .fd = fd, .host = p->host, .target = p->target, .forwarded = true, .done = on_passed, .ctx = p };
 	struct http_req *r = p->r;
-	/* our keys are not for what runs in there; an Authorization beside one of ours is its own */
-	static const char *const drop[] = { "x-api-key", "x-access-token", "authorization", NULL }, *const keep_auth[] = { "x-api-key", "x-access-token", NULL };
+	/* our keys are not for what runs in there; an Authorization beside one of ours is its own, unless it is one too */
+	static const char *const drop[] = { "authorization", "x-api-key", "x-access-token", NULL };
 	struct err mine;
 
 	p->call = NULL;
@@ -339,7 +339,7 @@ static void on_dialled(void *ctx, const struct err *e, const json_t *result, int
 		passing_free(p);
 		return;
 	}
-	o.drop = http_req_header(r, "x-api-key") || http_req_header(r, "x-access-token") ? keep_auth : drop;
+	o.drop = (http_req_header(r, "x-api-key") || http_req_header(r, "x-access-token")) && !api_auth_is_ours(p->api, r) ? drop + 1 : drop;
 	p->tie.cut = on_cut;
 	p->proxying = ops_tie(p->api->ops, p->id, &p->tie) == 0;
 	if (!p->proxying)

@@ -34,7 +34,6 @@ struct rest_call {
 	bool pipe_on;
 	char id[40];                 /* of the computer, for the tie */
 	struct op_tie tie;           /* a descriptor of a computer's is not held when the computer is gone */
-	uint16_t port;
 };
 
 void rest_fail(struct http_req *r, const struct err *e);   /* of an operation; who asks is known */

@@ -195,7 +195,7 @@ def test_files(id):
 
 def test_ports(id):
     script = ("import http.server\nclass H(http.server.BaseHTTPRequestHandler):\n"
-              " def do_POST(self):\n  b=self.rfile.read(int(self.headers['content-length'])); t=(self.path+' '+self.headers['host']+' '+str(self.headers.get('x-api-key'))).encode()+b' '+b\n"
+              " def do_POST(self):\n  b=self.rfile.read(int(self.headers['content-length'])); t=(self.path+' '+self.headers['host']+' '+str(self.headers.get('x-api-key'))+self.headers.get('authorization','')).encode()+b' '+b\n"
               "  self.send_response(200); self.send_header('content-length',str(len(t))); self.end_headers(); self.wfile.write(t)\n"
               "http.server.HTTPServer(('127.0.0.1',8123),H).serve_forever()")
     st = s.stream(f"/v1/sandboxes/{id}/exec", {"cmd": "python3", "args": ["-c", script]})
@@ -203,6 +203,11 @@ def test_ports(id):
     ok(wait_for(lambda: 8123 in s.call("GET", f"/v1/sandboxes/{id}/ports")["ports"], 10), "a port is listed")
     r = s.raw("POST", f"/v1/sandboxes/{id}/ports/8123/proxy/a/b?c=d", b"body")
     equal((r.status, r.read()), (200, b"/a/b?c=d localhost:8123 None body"), "and reached, without our key")
+    for headers, got in (({"X-API-KEY": s.key, "Authorization": "Bearer theirs"}, b"Bearer theirs"),
+                         ({"X-API-KEY": s.key, "Authorization": "Bearer " + s.key}, b""),
+                         ({"X-Access-Token": "of-one-that-has-ended", "Authorization": "Bearer " + s.key}, b"")):
+        r = s.raw("POST", f"/v1/sandboxes/{id}/ports/8123/proxy/", b"x", key="", headers=headers)
+        equal((r.status, r.read()), (200, b"/ localhost:8123 None" + got + b" x"), "an Authorization of its own passes, never a key of ours")
     fails(502, "refused", "GET", f"/v1/sandboxes/{id}/ports/8124/proxy/")
     fails(403, "forbidden", "GET", f"/v1/sandboxes/{id}/ports/8123/proxy/", headers={"Sec-Fetch-Site": "none", "Sec-Fetch-Dest": "document"})
     c = socket.create_connection((s.host, s.port))
