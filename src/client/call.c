@@ -255,8 +255,10 @@ static void on_data(void *ctx, struct http_call *h, const char *p, size_t n)
 {
 	struct client_call *k = ctx;
 
-	if (k->err.code)
+	if (k->err.code) {      /* its head said that it's too much */
+		fail_later(k);
 		return;
+	}
 	if (k->status / 100 == 2 && k->recv_fd) {
 		k->moved += n;
 		if (k->len && k->moved > k->len)

@@ -100,7 +100,7 @@ static int open_below(int dirfd, const char *rel, int flags, mode_t mode)
 	return (int)syscall(SYS_openat2, dirfd, rel, &how, sizeof how);
 }
 
-/* A relative path of plain parts: not empty, no "." or "..", no control characters. */
+/* A relative path of plain parts: not empty, no "." or "..". Its other bytes may be any: who prints it cleans it. */
 static bool rel_ok(const char *rel)
 {
 	const char *p = rel;

@@ -12,8 +12,8 @@ struct serve {
 	const char *allow[SERVE_ALLOW];
 	unsigned nallow;
 	uint64_t pool, max;
-	bool pool_given, no_key, detach, keep, tls;
-	char state_buf[4096], address[128], url[200];
+	bool pool_given, no_key, detach, keep;
+	char state_buf[4096], url[200];
 
 	int state_fd, lock_fd, http_fd, keeper_fd, ready_fd, ids_fd;
 	bool root;

@@ -13,7 +13,7 @@
 int input_load(const struct spec *s, int index, int folder_fd, int job_fd, json_t **ret_rows, struct err *e);
 int input_csv(const char *p, size_t n, json_t **ret_rows, struct err *e);        /* RFC 4180; the first row names the columns */
 int input_jsonl(const char *p, size_t n, json_t **ret_rows, struct err *e);
-/* Opens a regular file below dirfd: no link, no "..", no way out. */
+/* Opens a regular file below dirfd: no link and no ".." leads out of it. */
 int input_open_below(int dirfd, const char *path, struct err *e);
 /* Cuts n bytes into at most `parts` pieces of about one size that end behind a separator; ends[i] is where piece i ends. Returns how many. */
 int input_split(const char *p, size_t n, const char *separator, int parts, size_t *ends);
