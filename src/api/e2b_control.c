@@ -74,13 +74,18 @@ static void no_sandbox(struct e2b_req *q, const json_t *tombstone)
 	const json_t *ended = json_object_get(tombstone, "ended_at");
 	char when[32];
 
+	if (!*why)
+		why = text_of(tombstone, "why");
+	if (*why && !json_is_integer(ended)) {       /* it is being taken down */
+		e2b_status(q->r, 404, "sandbox \"%s\" doesn't exist any more: it has just ended (%s)", q->id, why);
+		return;
+	}
 	if (!json_is_integer(ended)) {
 		e2b_status(q->r, 404, "sandbox \"%s\" doesn't exist or you don't have access to it", q->id);
 		return;
 	}
 	clock_rfc3339(json_integer_value(ended), when);
-	e2b_status(q->r, 404, "sandbox \"%s\" doesn't exist any more: it ended at %s (%s)", q->id, when,
-		*why ? why : text_of(tombstone, "why"));
+	e2b_status(q->r, 404, "sandbox \"%s\" doesn't exist any more: it ended at %s (%s)", q->id, when, why);
 }
 
 static void after_look(struct e2b_req *q, const struct err *e, const json_t *res, int fd)

@@ -148,6 +148,18 @@ static void test_routing(void)
 	is_str(body(), "{\"code\":401,\"message\":\"unauthorized access, please provide a valid access token or method signing if supported\"}", "401's text");
 }
 
+static void test_ended(void)
+{
+	fake.result = "{\"id\":\"" ID "\",\"state\":\"ended\",\"why\":\"timeout\",\"why_text\":\"its time was over\",\"ended_at\":1000}";
+	fake.error = ENOENT, fake.error_times = 1;
+	ask("DELETE", "/sandboxes/" ID, KEY, NULL, 0);
+	ok(status() == 404 && has("it ended at 1970-01-01T00:00:01.000Z (its time was over)"), "one that has ended: when and why");
+	fake.result = "{\"id\":\"" ID "\",\"state\":\"ended\",\"why\":\"timeout\",\"why_text\":\"its time was over\"}";
+	fake.error = ENOENT, fake.error_times = 1;
+	ask("DELETE", "/sandboxes/" ID, KEY, NULL, 0);
+	ok(status() == 404 && has("it has just ended (its time was over)"), "one that is being taken down: why");
+}
+
 static void test_control(void)
 {
 	fake.result = "{\"id\":\"" ID "\",\"template\":\"base\",\"state\":\"running\",\"started_at\":0,\"ends_at\":1000,\"metadata\":{},"
@@ -188,6 +200,7 @@ static void test_control(void)
 	fake.error = ENOENT, fake.error_times = 9;
 	ask("DELETE", "/sandboxes/" ID, KEY, NULL, 0);
 	ok(status() == 404 && has("\"code\":404"), "kill of nobody: 404");
+	test_ended();
 	fake.error = 0;
 	fake.result = "{\"sandboxes\":[],\"next\":\"abc\",\"total_running\":4}";
 	ask("GET", "/v2/sandboxes?state=running&limit=5&nextToken=q&metadata=a%3Db", KEY, NULL, 0);
