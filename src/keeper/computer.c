@@ -336,6 +336,16 @@ int computer_create(struct keeper *k, const struct create_args *a, struct peer *
 	return 0;
 }
 
+/* Of those who are still there. */
+static size_t killers_count(const struct computer *c)
+{
+	size_t n = 0;
+
+	list_each(it, &c->killers)
+		n++;
+	return n;
+}
+
 int computer_kill(struct computer *c, struct peer *p, uint32_t id, struct err *e)
 {
 	struct waiter *w;
@@ -343,14 +353,14 @@ int computer_kill(struct computer *c, struct peer *p, uint32_t id, struct err *e
 
 	if (r < 0 && r != -ESRCH)
 		return err_set(e, -r, "kill computer '%s': %s", c->id, strerror(-r));
-	if (p && c->nkillers == KILLERS_MAX)
+	if (p && killers_count(c) >= KILLERS_MAX)
 		return err_set(e, EBUSY, "computer '%s' is being killed", c->id);
 	w = p ? calloc(1, sizeof *w) : NULL;
 	if (p && !w)
 		return err_set(e, ENOMEM, "no memory");
 	c->killed = true;
 	if (p)
-		waiter_start(w, &c->killers, p, id), c->nkillers++;
+		waiter_start(w, &c->killers, p, id);
 	groups_kill(isolate_groups(c->k->host), c->id, &c->box.groups);
 	return 0;
 }

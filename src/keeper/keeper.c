@@ -14,7 +14,8 @@
 
 #define PEERS_MAX 16
 #define CALM_MS 20
-#define PEER_QUEUE (8 << 20)       /* a list of every slot fits */
+#define AGAIN_MS 100
+#define PEER_QUEUE (9 << 20)       /* a list of every slot fits */
 
 /* What a message held. s: strings in order; n: numbers in order. */
 struct args {
@@ -25,12 +26,13 @@ struct args {
 	size_t nv;
 };
 
-/* A peer that doesn't read what it asked for is ended: an answer must not be lost quietly. */
+/* A peer that can't be given what it asked for (it doesn't read, or we have no descriptor to hold for it) is ended: an answer must not
+ * be lost quietly. */
 int peer_send(struct peer *p, struct msg_writer *w)
 {
 	int r = link_send(p->link, w);
 
-	if (r == -ENOBUFS || r == -EINVAL)
+	if (r < 0)
 		shutdown(link_fd(p->link), SHUT_RDWR);
 	return r;
 }
@@ -390,6 +392,13 @@ static size_t peers_count(const struct keeper *k)
 	return n;
 }
 
+static void on_again(struct timer *t)
+{
+	struct keeper *k = container_of(t, struct keeper, listen_again);
+
+	loop_mod(k->loop, &k->listen, EPOLLIN);
+}
+
 static void on_listen(struct source *s, uint32_t events)
 {
 	struct keeper *k = container_of(s, struct keeper, listen);
@@ -399,8 +408,14 @@ static void on_listen(struct source *s, uint32_t events)
 	pid_t pid;
 
 	(void)events;
-	if (fd < 0)
+	if (fd < 0) {
+		/* out of descriptors: the socket stays readable, so it must be silent for a while */
+		if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
+			loop_mod(k->loop, s, 0);
+			loop_arm(k->loop, &k->listen_again, AGAIN_MS);
+		}
 		return;
+	}
 	if (sock_peer(fd, &pid, &uid, &e) < 0 || (uid != k->daemon_uid && uid != geteuid())) {
 		log_warn("refused a peer of uid %d", (int)uid);
 		close(fd);
@@ -415,6 +430,7 @@ static void on_listen(struct source *s, uint32_t events)
 int keeper_listen(struct keeper *k, int fd, struct err *e)
 {
 	k->listen = (struct source){ .fd = fd, .name = "listen", .ready = on_listen };
+	k->listen_again.fire = on_again;
 	fd_nonblock(fd, 1);
 	return loop_add(k->loop, &k->listen, EPOLLIN, e);
 }

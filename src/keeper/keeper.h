@@ -35,7 +35,6 @@ struct computer {
 	int64_t ending_since;
 	struct waiter create;       /* peer NULL = none */
 	struct list killers;        /* struct waiter */
-	unsigned nkillers;
 	struct err why;             /* the start failed */
 };
 
@@ -53,6 +52,7 @@ struct keeper {
 	struct map *by_id, *by_slot;
 	struct list peers;
 	struct source listen;
+	struct timer listen_again;      /* accept failed for want of descriptors: tried again then */
 	struct timer stock;
 	char boot[40];
 };

@@ -97,7 +97,7 @@ void record_remove(const struct keeper *k, const char *id)
 		unlinkat(k->run_fd, id, 0);
 }
 
-/* Calls fn for every name in a folder. Names are copied first: fn may remove them. */
+/* Calls fn for every name in a folder; fn may remove that name. */
 static void each_name(int dir, void (*fn)(struct keeper *k, const char *name), struct keeper *k)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -184,15 +184,20 @@ def service(m, state):
     ok(not groups("aaaaaaaa.|zzzzzzzz."), f"{who}: no groups stay")
 
 
+def pid_of(s):
+    """The keeper's own: what started it may still be there."""
+    if open(f"/proc/{s.p.pid}/comm").read() == "bureau-keeper\n":
+        return s.p.pid
+    return int(open(f"/proc/{s.p.pid}/task/{s.p.pid}/children").read().split()[0])
+
+
 def starved(m, state):
     """A start that fails at any step, for want of a descriptor, leaves nothing: no child, group, name or descriptor, and the keeper where it was."""
     if not m.root:               # another user's limits may not be ours to set
         return
     s = Server(m, state, TINY)
     first = s.ask("create aaaaaaaa1 1 host 1")
-    keeper = s.p.pid
-    if open(f"/proc/{keeper}/comm").read() != "bureau-keeper\n":
-        keeper = int(open(f"/proc/{keeper}/task/{keeper}/children").read().split()[0])
+    keeper = pid_of(s)
     names = lambda: sorted(os.readlink(f"/proc/{keeper}/fd/{f}").split("[")[0] for f in os.listdir(f"/proc/{keeper}/fd"))
     where = lambda: os.readlink(f"/proc/{keeper}/ns/net")
     children = lambda: open(f"/proc/{keeper}/task/{keeper}/children").read().split()
@@ -212,6 +217,32 @@ def starved(m, state):
     ok(first.startswith("ok") and answers[-1].startswith("ok") and len(answers) > 8 and set(answers[:-1]) == {"error 24"} and not wrong,
        f"{m.name}: a start that fails for want of a descriptor leaves nothing ({len(answers) - 1} steps)", (answers, wrong[:3], held))
     s.ask("kill aaaaaaaa1")
+    s.stop()
+
+
+def cpu_of(pid):
+    at = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(at[11]) + int(at[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def no_room(m, state):
+    """A peer for whom there is no descriptor waits, and the keeper with it: it doesn't turn in circles meanwhile."""
+    if not m.root:
+        return
+    s = Server(m, state, TINY)
+    s.ask("list")
+    keeper = pid_of(s)
+    most = resource.prlimit(keeper, resource.RLIMIT_NOFILE)
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (3, most[1]))
+    c = s.connect()
+    before = cpu_of(keeper)
+    time.sleep(1)
+    used = cpu_of(keeper) - before
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, most)
+    ok(used < 0.3 and s.ask("list", c).startswith("ok"), f"{m.name}: a peer without a descriptor for it costs nothing, and is served later", used)
+    c.stdin.close()
+    c.stdout.close()
+    c.wait(10)
     s.stop()
 
 
@@ -314,7 +345,7 @@ for m in (Mode(x.name, x.prefix, x.uid) for x in lab.modes()):
     limits(m)
     mounts(m)
     dies_with_its_asker(m)
-    for f in (service, networks, starved, wrong_peer, template_escape, killed_while_starting):
+    for f in (service, networks, starved, no_room, wrong_peer, template_escape, killed_while_starting):
         state = tempfile.mkdtemp(prefix="bureau-keeper-")
         os.chown(state, m.uid, m.uid)
         try:
