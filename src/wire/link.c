@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/fd.h"
@@ -74,8 +75,13 @@ static int flush(struct link *k)
 
 		if (rc == -EAGAIN)
 			return 0;
-		if (rc < 0) {         /* the peer is gone: the read side says so, after what it still sent */
+		if (rc < 0) {         /* nobody gets these any more. The read side says so, after what the peer still sent; a paused one can't */
+			struct err e = { 0 };
+
 			drop_queue(k);
+			shutdown(k->src.fd, SHUT_RDWR);
+			if (k->paused)
+				leave(k, &e);
 			return 0;
 		}
 		k->queued -= p->w.len;

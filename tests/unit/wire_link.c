@@ -152,6 +152,35 @@ static void back_pressure(void)
 	link_free(link_);
 }
 
+/* Answers wait, and can't ever be sent. */
+static void unsendable(int pause, int close_peer)
+{
+	static uint8_t mem[MSG_MAX], in[MSG_MAX];
+	int p = peer(3 * MSG_MAX), rc, small = 1, fds[MSG_FDS];
+	unsigned n;
+	struct msg_writer w;
+
+	do {
+		msg_writer_init(&w, mem, sizeof mem, 2, 1);
+		msg_put_bytes(&w, in, 32768);
+		rc = link_send(link_, &w);
+	} while (rc == 0);
+	link_pause(link_, pause);
+	if (close_peer) {
+		close(p);
+	} else {                /* longer than the socket's buffer now */
+		setsockopt(link_fd(link_), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+		while (msg_recv(p, in, sizeof in, fds, &n) > 0)
+			;
+	}
+	for (int turn = 0; turn < 5 && !gone; turn++)
+		loop_turn(loop, 0);
+	ok(gone == 1 && drained == 0, "answers that can't be sent end the link, %s, %s", pause ? "paused" : "reading", close_peer ? "its peer gone" : "its peer alive");
+	link_free(link_);
+	if (!close_peer)
+		close(p);
+}
+
 static void named(void)
 {
 	char dir[256], deep[600];
@@ -189,6 +218,8 @@ int main(void)
 		return 1;
 	basics();
 	back_pressure();
+	for (int i = 0; i < 4; i++)
+		unsendable(i & 1, i & 2);
 	named();
 	loop_free(loop);
 	return done_testing();
