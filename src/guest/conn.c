@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -51,16 +52,20 @@ void conn_begin(struct msg_writer *w, uint16_t type, uint32_t id)
 	msg_writer_init(w, guest_scratch, sizeof guest_scratch, type, id);
 }
 
-/* A message that grew too long is answered as a fault of its request, so that nobody waits for ever. */
+/* A message that grew too long, or whose descriptor can't be passed on, is answered as a fault of its request, so that nobody waits
+ * for ever. */
 int conn_send(struct conn *c, struct msg_writer *w)
 {
 	int rc = link_send(c->link, w);
 
-	if (rc == -EINVAL) {
+	if (rc == -EINVAL || (rc < 0 && w->nfds)) {
 		struct err e;
 		uint32_t id = (uint32_t)w->p[4] | (uint32_t)w->p[5] << 8 | (uint32_t)w->p[6] << 16 | (uint32_t)w->p[7] << 24;
 
-		err_set(&e, EMSGSIZE, "the answer is too long for one message");
+		if (rc == -EINVAL)
+			err_set(&e, EMSGSIZE, "the answer is too long for one message");
+		else
+			err_set(&e, -rc, "a descriptor can't be passed on: %s", strerror(-rc));
 		conn_err(c, id, &e);
 	}
 	return rc;
@@ -121,12 +126,6 @@ static void conn_free(struct conn *c)
 	free(c);
 	if (g->ending)
 		life_end(g, false);
-}
-
-void conn_close_all(struct guest *g)
-{
-	list_each(it, &g->conns)
-		conn_free(container_of(it, struct conn, node));
 }
 
 /* ---- a connection ---- */

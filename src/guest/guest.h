@@ -66,7 +66,6 @@ extern uint8_t guest_scratch[MSG_MAX];
 /* conn.c */
 int conn_add(struct guest *g, int fd, struct err *e);
 int conn_listen(struct guest *g, int fd, struct err *e);
-void conn_close_all(struct guest *g);
 void conn_begin(struct msg_writer *w, uint16_t type, uint32_t id);      /* in guest_scratch */
 int conn_send(struct conn *c, struct msg_writer *w);
 void conn_ok(struct conn *c, uint32_t id);                             /* G_OK without fields */

@@ -1,6 +1,6 @@
 /* helper -- forked children for what could block us: walking trees, copying, filling pipes from devices.
  *
- * A helper is this program after fork(): it holds every descriptor of ours, so it does its one job and leaves by _exit.
+ * A helper is this program after fork(), without our descriptors: it does its one job and leaves by _exit.
  * It answers on the connection's own socket (a message is one record, so records of both never mix), waiting when the
  * peer is slow. A helper that dies without an answer (killed, out of memory) is answered for here: its exit status
  * is 0 only after it has answered. It gives up our rights first, and like us it can't be traced from inside. */
@@ -138,7 +138,7 @@ int helper_send(int sock, struct msg_writer *w)
 	if (rc == -EINVAL)
 		return rc;
 	if (rc < 0)
-		_exit(0);           /* nobody listens any more */
+		_exit(1);           /* nobody listens any more; if somebody does, PID 1 answers */
 	return 0;
 }
 

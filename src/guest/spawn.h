@@ -19,7 +19,7 @@ struct spawn {
 	const struct rlimit *nofile;
 	mode_t umask;
 };
-/* -ENOENT program or folder, -EACCES, -EAGAIN (limit of processes), -E2BIG... */
+/* -ENOPKG no such program, -ENOEXEC it can't be run, -ENOENT no such folder, -EACCES the user, -EAGAIN (limit of processes), -E2BIG... */
 int spawn_program(const struct spawn *s, pid_t *ret, struct err *e);
 /* A terminal: master (nonblocking) and slave, the slave given to the user. */
 int spawn_pty(const struct user *u, unsigned cols, unsigned rows, int *ret_master, int *ret_slave, struct err *e);

@@ -69,7 +69,7 @@ static int pipe_to(int *ret_ours, int *ret_theirs, bool we_read, struct err *e)
 	return 0;
 }
 
-static int open_pipes(struct guest *g, const struct request *q, const struct user *u, struct pipes *p, struct err *e)
+static int open_pipes(const struct request *q, const struct user *u, struct pipes *p, struct err *e)
 {
 	int rc;
 
@@ -206,7 +206,7 @@ static int start(struct conn *c, uint32_t id, const struct request *q, struct pi
 	if (rc == 0)
 		rc = path_resolve(q->cwd, u.home, cwd, sizeof cwd, e);
 	if (rc == 0)
-		rc = open_pipes(c->g, q, &u, io, e);
+		rc = open_pipes(q, &u, io, e);
 	if (rc < 0)
 		return rc;
 	p = make(c->g, q, cwd);

@@ -160,7 +160,6 @@ void tree_room(int sock, uint32_t id, void *room)
 
 /* ---- read what has no size ---- */
 
-
 void tree_fill(int sock, uint32_t id, void *fill)
 {
 	struct tree_fill *f = fill;

@@ -46,6 +46,7 @@ struct watch {
 	struct map *rels;       /* watch descriptor → path relative to root ("" = root itself) */
 	int root_wd;
 	struct list todo;
+	size_t ntodo;
 	struct job enter;
 	char root[GUEST_PATH + 1];
 };
@@ -118,15 +119,31 @@ static bool silenced(struct watch *w)
 static int push(struct watch *w, const char *rel, bool report)
 {
 	size_t n = strlen(rel) + 1;
-	struct todo *t = malloc(sizeof *t + n);
+	struct todo *t;
 
+	if (w->ntodo >= GUEST_WATCH_DIRS)
+		return -ENOSPC;
+	t = malloc(sizeof *t + n);
 	if (!t)
 		return -ENOMEM;
+	w->ntodo++;
 	t->report = report;
 	memcpy(t->rel, rel, n);
 	list_append(&w->todo, &t->node);
 	loop_defer(w->c->g->loop, &w->enter);
 	return 0;
+}
+
+static void todo_free(struct watch *w, struct todo *t)
+{
+	list_unlink(&t->node);
+	free(t);
+	w->ntodo--;
+}
+
+static const char *why(int rc)
+{
+	return rc == -ENOSPC ? "more folders or names than can be watched" : strerror(-rc);
 }
 
 /* Watches root/rel. 0, 1 when it's no folder (any more), -errno */
@@ -210,10 +227,9 @@ static void enter_some(struct job *j)
 		struct todo *t = container_of(w->todo.next, struct todo, node);
 		int rc = enter(w, t);
 
-		list_unlink(&t->node);
-		free(t);
+		todo_free(w, t);
 		if (rc < 0) {
-			send_end(w, -rc, rc == -ENOSPC ? "more folders or names than can be watched" : strerror(-rc));
+			send_end(w, -rc, why(rc));
 			return;
 		}
 		if (silenced(w))
@@ -252,8 +268,7 @@ static void drop_folder(struct watch *w, const char *rel)
 		struct todo *t = container_of(it, struct todo, node);
 
 		if (strncmp(t->rel, rel, p.len) == 0 && (t->rel[p.len] == '/' || t->rel[p.len] == '\0')) {
-			list_unlink(&t->node);
-			free(t);
+			todo_free(w, t);
 		}
 	}
 }
@@ -268,6 +283,7 @@ static int one_event(struct watch *w, const struct inotify_event *ev)
 {
 	char rel[GUEST_PATH + 1];
 	const char *base;
+	int rc;
 
 	if (ev->mask & IN_Q_OVERFLOW)
 		return send_end(w, EOVERFLOW, TOO_MUCH), 1;
@@ -291,8 +307,8 @@ static int one_event(struct watch *w, const struct inotify_event *ev)
 		return 0;
 	if (ev->mask & IN_MOVED_FROM)
 		drop_folder(w, rel);
-	if ((ev->mask & (IN_CREATE | IN_MOVED_TO)) && push(w, rel, ev->mask & IN_CREATE) < 0)
-		return send_end(w, ENOMEM, "no memory for another folder"), 1;
+	if (ev->mask & (IN_CREATE | IN_MOVED_TO) && (rc = push(w, rel, ev->mask & IN_CREATE)) < 0)
+		return send_end(w, -rc, why(rc)), 1;
 	return 0;
 }
 
