@@ -78,6 +78,13 @@ def judge_files(o, who, as_root):
     ok(o["nosuid"] is True and o["nodev"] is True, f"{who}: nosuid and nodev everywhere", (o["nosuid"], o["nodev"]))
 
 
+def judge_layers(o, who, as_root, mode):
+    """That the attempts on /usr are real: where ids are mapped, root inside may write there, into a layer of its own."""
+    got = (o["write into /usr"], o["write over /usr/bin/env"])
+    want = ("done", "done") if as_root and mode.uid == 0 else ("!EACCES", "!EACCES") if not as_root and mode.ids else (got[0], got[1])
+    ok(got == want, f"{who}: /usr can be written by its root alone, in a layer", got)
+
+
 def judge_self(o, who, as_root):
     s = o["status"]
     caps = int(s["CapBnd"], 16)
@@ -91,7 +98,7 @@ def judge_self(o, who, as_root):
     ok(o["ptrace own child"] == "0", f"{who}: its own programs can be debugged", o["ptrace own child"])
 
 
-def inside(mode, prefix, marker):
+def inside(mode, marker):
     name = "bureau-test-" + os.urandom(6).hex()
     with socket.socket(socket.AF_UNIX) as a, socket.socket() as t:
         a.bind("\0" + name)
@@ -100,9 +107,9 @@ def inside(mode, prefix, marker):
         t.listen()
         for user in ("root", "user"):
             for net in ([], ["--net", "--door"]):
-                who = f"{mode}, as {user}" + (", with a door" if net else "")
+                who = f"{mode.name}, as {user}" + (", with a door" if net else "")
                 before = host_state()
-                r = run(prefix, net + ["--mount", os.path.join(HERE, "inside.py"), "ro:/srv/inside.py"],
+                r = run(mode.prefix, net + ["--mount", os.path.join(HERE, "inside.py"), "ro:/srv/inside.py"],
                         ["/usr/bin/python3", "/srv/inside.py", name, str(t.getsockname()[1]), marker], user)
                 try:
                     o = json.loads(r.stdout)
@@ -112,6 +119,7 @@ def inside(mode, prefix, marker):
                 judge_refusals(o, who)
                 judge_files(o, who, user == "root")
                 judge_self(o, who, user == "root")
+                judge_layers(o, who, user == "root", mode)
                 ok(host_state() == before and not own_mounts(), f"{who}: the host is as it was", own_mounts())
 
 
@@ -120,7 +128,7 @@ marker = tempfile.mkdtemp(prefix="bureau-marker-")
 os.chmod(marker, 0o755)
 try:
     for m in modes():
-        inside(m.name, m.prefix, marker)
+        inside(m, marker)
 finally:
     shutil.rmtree(marker)
 done()

@@ -106,10 +106,21 @@ if X86:
     attempt("i386 socketcall", lambda: forked(lambda: i386(102, 1)))
     attempt("x32 socket MPTCP", lambda: forked(lambda: (libc.syscall(0x40000000 + 41, 2, 1, 262), "!" + errno.errorcode.get(ctypes.get_errno(), "?"))[1]))
 
-# terminals
+# terminals: into the one that controls us, which the kernel lets anybody do
 ptm, pts = os.openpty()
+
+
+def controlled(f):
+    os.setsid()
+    fcntl.ioctl(pts, 0x540E, 0)      # TIOCSCTTY
+    return f()
+
+
 for name, cmd in (("TIOCSTI", 0x5412), ("TIOCLINUX", 0x541C)):
     def io(c=cmd):
+        return forked(lambda: controlled(lambda: ioctl_raw(c)))
+
+    def ioctl_raw(c):
         r = libc.syscall(16 if X86 else 29, pts, ctypes.c_ulong(c), b"x")
         return r if r >= 0 else "!" + errno.errorcode[ctypes.get_errno()]
     attempt(name, io)
@@ -190,8 +201,10 @@ attempt("write /proc/1/exe", write, "/proc/1/exe")
 attempt("write /usr/bin/sudo", write, "/usr/bin/sudo")
 attempt("unlink /usr/bin/sudo", os.unlink, "/usr/bin/sudo")
 for p in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/vm/drop_caches", "/proc/sys/net/ipv4/ip_forward",
-          "/proc/sysrq-trigger", "/sys/kernel/uevent_helper", "/proc/1/oom_score_adj", "/etc/alternatives/x", "/etc/ld.so.cache"):
+          "/proc/sysrq-trigger", "/sys/kernel/uevent_helper", "/proc/1/oom_score_adj", "/etc/ld.so.cache"):
     attempt("write " + p, write, p)
+# what of the host's /etc is shown
+attempt("write /etc/alternatives/x", lambda: os.close(os.open("/etc/alternatives/x", os.O_WRONLY | os.O_CREAT)))
 attempt("read kcore", lambda: len(open("/proc/kcore", "rb").read(16)))
 attempt("read keys", lambda: len(open("/proc/keys", "rb").read(16)))
 attempt("read timer_list", lambda: len(open("/proc/timer_list", "rb").read(16)))
