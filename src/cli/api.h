@@ -45,6 +45,7 @@ int api_fail(const struct err *e);
 int api_call(struct api *a, const char *method, const char *path, json_t *args, json_t **ret_result, struct err *e);
 int api_path(char *out, size_t size, const char *id, const char *rest, struct err *e);      /* "/v1/sandboxes/ID/REST", id checked */
 void api_json(const json_t *v);                                                             /* pretty, to stdout */
+void api_put(FILE *f, const char *s);
 void api_text(const char *s);                  /* to stdout, control characters shown as '?' */
 
 /* A table: rows of texts, columns as wide as they need. */

@@ -54,10 +54,19 @@ void api_json(const json_t *v)
 	fwrite(buf_at(&b), 1, b.len, stdout);
 }
 
+void api_put(FILE *f, const char *s)
+{
+	while (s && *s) {
+		size_t n = str_obeyed(s);
+
+		fputc(n ? '?' : *s, f);
+		s += n ? n : 1;
+	}
+}
+
 void api_text(const char *s)
 {
-	for (; s && *s; s++)
-		putchar((unsigned char)*s < 32 || *s == 127 ? '?' : *s);
+	api_put(stdout, s);
 }
 
 /* Columns on the screen: characters, not bytes */

@@ -55,13 +55,11 @@ int api_fail(const struct err *e)
 	};
 
 	fputs("bureau: ", stderr);
-	for (const char *s = e->msg; *s; s++)
-		fputc((unsigned char)*s < 32 || *s == 127 ? '?' : *s, stderr);
+	api_put(stderr, e->msg);
 	fputc('\n', stderr);
 	if (*e->hint) {
 		fputs("  ", stderr);
-		for (const char *s = e->hint; *s; s++)
-			fputc((unsigned char)*s < 32 || *s == 127 ? '?' : *s, stderr);
+		api_put(stderr, e->hint);
 		fputc('\n', stderr);
 	}
 	for (size_t i = 0; i < sizeof map / sizeof *map; i++) {

@@ -12,27 +12,40 @@
 #include "core/fd.h"
 #include "core/str.h"
 
+static void clean(char *s)
+{
+	char *to = s;
+
+	while (*s) {
+		size_t n = str_obeyed(s);
+
+		*to++ = n ? '?' : *s;
+		s += n ? n : 1;
+	}
+	*to = '\0';
+}
+
 void cli_say(const char *word, const char *fmt, ...)
 {
-	char line[1024], clean[1100];
-	size_t n = 0;
+	char line[1024];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof line, fmt, ap);
 	va_end(ap);
-	for (const char *s = line; *s && n + 2 < sizeof clean; s++)
-		clean[n++] = (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s;
-	clean[n++] = '\n';
-	clean[n] = '\0';
-	dprintf(2, "bureau%s%s: %s", word ? " " : "", word ? word : "", clean);
+	clean(line);
+	dprintf(2, "bureau%s%s: %s\n", word ? " " : "", word ? word : "", line);
 }
 
 void cli_error(const char *word, const struct err *e)
 {
+	char hint[sizeof e->hint];
+
 	cli_say(word, "%s", e->msg);
-	if (e->hint[0])
-		dprintf(2, "  %s\n", e->hint);
+	str_copy(hint, sizeof hint, e->hint);
+	clean(hint);
+	if (*hint)
+		dprintf(2, "  %s\n", hint);
 }
 
 static const struct cli_option *find(const struct cli_option *table, size_t n, const char *name, size_t len)

@@ -326,3 +326,17 @@ int str_html(struct buf *out, const char *s, size_t n)
 	}
 	return 0;
 }
+
+size_t str_obeyed(const char *s)
+{
+	const unsigned char *c = (const unsigned char *)s;
+
+	if ((*c && *c < 32) || *c == 127)
+		return 1;
+	if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+		return 2;
+	/* U+202A to U+202E, U+2066 to U+2069 */
+	if (c[0] == 0xe2 && ((c[1] == 0x80 && c[2] >= 0xaa && c[2] <= 0xae) || (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9)))
+		return 3;
+	return 0;
+}

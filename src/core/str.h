@@ -32,6 +32,10 @@ int str_percent_encode(struct buf *out, const char *s);               /* all but
 int str_json(struct buf *out, const char *s, size_t n);               /* quoted JSON string; bad UTF-8 becomes U+FFFD */
 int str_html(struct buf *out, const char *s, size_t n);               /* & < > " ' escaped */
 
+/* How many bytes at s a terminal would obey or let turn text around, 0 when it shows them: control characters, C1 ones too (U+009B does
+ * what ESC [ does), and those that override the direction of writing. */
+size_t str_obeyed(const char *s);
+
 /* The candidate nearest to a word that was typed, or NULL when none is near. */
 const char *str_nearest(const char *word, const char *const *candidates, size_t n);
 

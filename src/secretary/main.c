@@ -38,8 +38,12 @@ struct args {
 
 static void plain(FILE *f, const char *s)
 {
-	for (; s && *s; s++)
-		fputc((unsigned char)*s < 32 || *s == 127 ? '?' : *s, f);
+	while (s && *s) {
+		size_t n = str_obeyed(s);
+
+		fputc(n ? '?' : *s, f);
+		s += n ? n : 1;
+	}
 }
 
 static int fail(const struct err *e)
@@ -343,6 +347,8 @@ static int do_cancel(struct args *a)
 	if (running) {
 		if (cancel_running(dir, &e) < 0)
 			return fail(&e);
+		if (a->json)
+			return do_show(a);
 		printf("job %s is stopped\n", a->what);
 		return OUT_OK;
 	}

@@ -24,10 +24,15 @@ struct progress {
 
 static void plain(char *s)
 {
-	for (; *s; s++) {
-		if ((unsigned char)*s < 32 || *s == 127)
-			*s = '?';
+	char *to = s;
+
+	while (*s) {
+		size_t n = str_obeyed(s);
+
+		*to++ = n ? '?' : *s;
+		s += n ? n : 1;
 	}
+	*to = '\0';
 }
 
 static void out(const char *p, size_t n)

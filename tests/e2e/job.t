@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """bureau job: the engine against a stand-in server that misbehaves on request, then the shipped examples on a real server."""
-import json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, time, types, urllib.request
+import json, os, pathlib, pty, re, shutil, signal, subprocess, sys, tempfile, time, types, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from bureau_test import BUILD, TOP, Server, done, equal, ok, wait_for
@@ -253,7 +253,7 @@ LOUD = HEAD.replace("retries = 2", "retries = 1") + '''
 [[task]]
 id = "loud"
 [[task.step]]
-shell = "for i in 1 2 3 4 5 6 7; do printf 'line %s\\\\033[31m\\\\n' $i >&2; done; echo out; exit 3"
+shell = "for i in 1 2 3 4 5 6 7; do printf 'line %s\\\\033[31m\\\\302\\\\23331m\\\\n' $i >&2; done; echo out; exit 3"
 [[task]]
 id = "quiet"
 [[task.step]]
@@ -268,15 +268,68 @@ shell = "echo fine >&2"
 def last_words(s):
 	"""What a failed task printed last is where one looks first."""
 	r = job(s, "run", file("words.toml", LOUD))
-	ok("    | line 7?[31m\n" in r.stdout and "| line 3?" in r.stdout and "| line 2?" not in r.stdout, "run: the last lines of stderr below the failure", r.stdout)
+	ok("    | line 7?[31m?31m\n" in r.stdout and "| line 3?" in r.stdout and "| line 2?" not in r.stdout, "run: the last lines of stderr below the failure", r.stdout)
 	ok("| only this" in r.stdout and "fine" not in r.stdout and "| out" not in r.stdout, "stdout when stderr is empty; nothing of done tasks", r.stdout)
 	equal(r.stderr.count("| line 7"), 2, "the lines of progress have them for each attempt")
-	ok("\033" not in r.stdout + r.stderr, "no control character reaches the terminal")
+	ok(not re.search("[\0-\x09\x0b-\x1f\x7f-\x9f]", r.stdout + r.stderr), "no control character reaches the terminal")
 	id = newest(s)["id"]
 	r = job(s, "show", id)
 	ok(r.stdout.count("| line 7") == 1 and "| only this" in r.stdout, "show", r.stdout)
 	by = {t["id"]: t for t in doc(job(s, "show", id, "--json"))["tasks"]}
 	ok(by["loud"]["tail"].startswith("line 3") and by["quiet"]["tail"] == "only this\n" and "tail" not in by["good"], "show --json", by)
+
+
+MANY = HEAD.replace("retries = 2", "retries = 1") + '''
+[inputs.n]
+rows = [%s]
+[[task]]
+id = "row"
+each = "n"
+[[task.step]]
+shell = "sleep 0.3"
+[[task]]
+id = "bad"
+[[task.step]]
+shell = "exit 1"
+[[task]]
+id = "after"
+needs = ["bad"]
+[[task.step]]
+run = ["true"]
+''' % ", ".join("{n=%d}" % n for n in range(7))
+
+
+def at_once():
+	"""How many computers at once, by the file and by the option; what the one document is; the terminal's picture."""
+	path = file("many.toml", MANY)
+	for more, most in (((), 4), (("--computers", "2"), 2)):
+		s = StandIn()
+		r = job(s, "run", path, "--json", *more)
+		equal(s.fault()["peak"], most, f"{most} computers at once, never more")
+		s.stop()
+	d = doc(r)
+	equal(sorted(d), sorted(["job", "state", "tasks", "report", "began", "ended", "ran_ms", "runs"]), "--json: one document")
+	bad = [t for t in d["tasks"] if not {"id", "state", "computer", "attempts", "started", "ended", "error"} <= set(t)]
+	ok(len(d["tasks"]) == 9 and not bad and os.path.exists(d["report"]), "with all there is to say of each task, also of those that didn't begin", bad)
+	tries = [t["log"] for t in json.load(open(d["report"][:-4] + "json"))["tasks"] if t["id"] == "bad"][0]
+	ok(len(tries) == 2 and len({a["computer"] for a in tries}) == 2, "a task is tried again on another computer", tries)
+	s = StandIn()
+	ours, theirs = pty.openpty()
+	p = subprocess.Popen([SECRETARY, "job", "run", path], env={**env_of(s), "TERM": "xterm"}, stdout=subprocess.PIPE, stderr=theirs, text=True, cwd=WORK)
+	STARTED.append(p)
+	os.close(theirs)
+	seen = b""
+	while True:
+		try:
+			seen += os.read(ours, 65536)
+		except OSError:      # its other side is closed
+			break
+	p.communicate(timeout=60)
+	os.close(ours)
+	ok(re.search(rb"t: 0 of 9 done, [1-4] running, ", seen) and re.search(rb"\x1b\[\d+A.*t: [1-8] of 9 done", seen, re.S) and re.search(rb"row\.\d +working +\S+ +step 1/1", seen),
+		"on a terminal a small table is drawn again and again", seen[-1500:])
+	ok(seen.rfind(b"A\x1b[J") > seen.rfind(b" running, "), "and taken away at the end", seen[-200:])
+	s.stop()
 
 
 TIMES = HEAD.replace("computers = 4", 'computers = 1\njob_time = "4s"') + '''
@@ -445,9 +498,9 @@ def cancel(s):
 	p = start(s, "run", path, "--json")
 	wait_for(lambda: len(s.live()) >= 4, 20, 0.05)
 	id = newest(s)["id"]
-	r = job(s, "cancel", id)
+	r = job(s, "cancel", id, "--json")
 	out, _ = p.communicate(timeout=30)
-	ok(r.returncode == 0 and json.loads(out)["state"] == "stopped" and p.returncode == 1, "cancel from another process", r.stderr + out[-200:])
+	ok(r.returncode == 0 and doc(r)["state"] == "stopped" and json.loads(out)["state"] == "stopped" and p.returncode == 1, "cancel from another process", r.stderr + out[-200:])
 	equal(s.live(), [], "its computers are ended")
 	ok(f"job {id}: stopped" in job(s, "show", id).stdout, "show calls it stopped, as list does")
 	p = start(s, "run", path, "--json")
@@ -573,6 +626,7 @@ def main():
 	try:
 		for part in (mistakes, words, everything, failing, last_words, all_runs, weather, crashes, cancel, unreachable):
 			part(s)
+		at_once()
 		examples()
 	finally:
 		for p in STARTED:

@@ -178,8 +178,20 @@ static void test_small(void)
 	ok(str_copy(dst, 0, "a") == -ENAMETOOLONG, "no room at all");
 }
 
+static void test_obeyed(void)
+{
+	static const struct { const char *s; size_t n; } texts[] = {
+		{ "\033[31m", 1 }, { "\n", 1 }, { "\x7f", 1 }, { "\xc2\x9b" "31m", 2 }, { "\xc2\x80", 2 }, { "\xc2\x9f", 2 }, { "\xe2\x80\xae", 3 }, { "\xe2\x81\xa6", 3 },
+		{ "", 0 }, { "a", 0 }, { "\xc2\xa0", 0 }, { "\xc3\x9b", 0 }, { "\xe2\x80\xa6", 0 }, { "\xe2\x80\xaf", 0 }, { "\xc2", 0 }, { "\xe2\x80", 0 }, { " ", 0 },
+	};
+
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		ok(str_obeyed(texts[i].s) == texts[i].n, "text %zu: %zu bytes that a terminal obeys", i, texts[i].n);
+}
+
 int main(void)
 {
+	test_obeyed();
 	test_numbers();
 	test_size();
 	test_duration();
