@@ -108,6 +108,7 @@ void lifetime_unwatch(struct machines *ms);
 struct computer *pool_take(struct machines *ms, const char *template, uint8_t net);
 void pool_made(struct computer *c);                      /* one of the pool's is ready */
 void pool_lost(struct computer *c);                      /* one of the pool's ended or failed */
+bool pool_affords(const char *meminfo);                   /* /proc/meminfo: may another be made in advance? */
 bool pool_evict(struct machines *ms);                    /* ends one to make room; false: there is none */
 void pool_wake(struct machines *ms);
 void pool_start(struct machines *ms);

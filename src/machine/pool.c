@@ -4,7 +4,8 @@
  * the default limits and no owner. A create claims one; others are made behind it, but not while creates that nobody can serve
  * from here are under way. While at least half are left, refilling waits for a calm moment: whoever just got a computer is about
  * to use it, and should have the processors. Below half it starts at once, two at a time. Pooled computers have no row in the store and no name that anybody knows: after a crash of
- * ours the keeper is asked to end them. Under pressure (number, memory) they are the first to go. */
+ * ours the keeper is asked to end them. Where there may be no more computers they are the first to go, and none
+ * is made while the host has little memory to give. */
 #include "machine/machine_priv.h"
 
 #include <errno.h>
@@ -155,16 +156,19 @@ bool pool_evict(struct machines *ms)
 	return false;
 }
 
-static uint64_t available_kb(void)
+bool pool_affords(const char *meminfo)
 {
-	AUTO_FREE char *text = NULL;
-	const char *at;
+	const char *at = strstr(meminfo, "MemAvailable:");
 	unsigned long long kb;
 
-	if (fd_read_file(AT_FDCWD, "/proc/meminfo", 16384, &text, NULL, NULL) < 0)
-		return UINT64_MAX;
-	at = strstr(text, "MemAvailable:");
-	return at && sscanf(at, "MemAvailable: %llu", &kb) == 1 ? kb : UINT64_MAX;
+	return !at || sscanf(at, "MemAvailable: %llu", &kb) != 1 || kb > FREE_MIN_KB;
+}
+
+static bool affords(void)
+{
+	AUTO_FREE char *text = NULL;
+
+	return fd_read_file(AT_FDCWD, "/proc/meminfo", 16384, &text, NULL, NULL) < 0 || pool_affords(text);
 }
 
 static void make_one(struct machines *ms, struct pool_kind *k)
@@ -213,7 +217,7 @@ static bool refill(struct machines *ms, const struct pool_kind *newest)
 		}
 		if (k->ready + k->making >= ms->o.pool || (k->making && !is_low(ms, k)))
 			continue;
-		if (ms->total + 1 < ms->max && available_kb() > FREE_MIN_KB) {
+		if (ms->total + 1 < ms->max && affords()) {
 			make_one(ms, k);
 			return true;
 		}
