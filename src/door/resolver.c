@@ -152,6 +152,10 @@ static int64_t entry_ttl(const struct entry *n)
 static void entry_finish(struct entry *n)
 {
 	struct ask *v4 = &n->ask[0], *v6 = &n->ask[1];
+	struct addr addrs[RESOLVER_ADDRS];
+	struct list waiters;
+	size_t count;
+	int error;
 
 	n->n = 0;
 	take_addrs(n, v6);
@@ -166,15 +170,20 @@ static void entry_finish(struct entry *n)
 	n->asking = false;
 	n->r->asking--;
 	list_append(&n->r->lru, &n->lru);
-	/* a waiter may look up or cancel others in its callback; the entry can't be dropped by that, as it is the newest */
-	while (!list_empty(&n->waiters)) {
-		struct lookup *q = container_of(n->waiters.next, struct lookup, link);
-
-		list_unlink(&q->link);
-		q->done(q, n->error, n->addrs, n->n);
-	}
+	/* a waiter may look up and cancel in its callback, and drop this entry by that: it isn't touched from there on */
+	list_insert(&n->waiters, &waiters);
+	list_unlink(&n->waiters);
+	memcpy(addrs, n->addrs, sizeof addrs);
+	count = n->n;
+	error = n->error;
 	if (n->until <= clock_mono_ms())
 		entry_drop(n);
+	while (!list_empty(&waiters)) {
+		struct lookup *q = container_of(waiters.next, struct lookup, link);
+
+		list_unlink(&q->link);
+		q->done(q, error, addrs, count);
+	}
 }
 
 static void on_grace(struct timer *t)
