@@ -147,6 +147,11 @@ static void watches(void)
 	lab_sh(&l, "", "rmdir w2");
 	lab_until(&l, s->ended);
 	ok(s->ended && s->code == ENOENT, "%s", s->msg);
+	lab_sh(&l, "", "mkdir /tmp/wide; cd /tmp/wide; seq 8200 | xargs mkdir");
+	s = watch("/tmp/wide", true, false);
+	ok(s->failed && s->code == ENOSPC, "a limit that is reached is told: %s", s->msg);
+	ok(!watch("/tmp/wide", false, false)->failed, "of a whole tree");
+	lab_sh(&l, "", "rm -rf /tmp/wide");
 }
 
 static void connections(void)
