@@ -16,7 +16,6 @@ int js_get_int(const json_t *o, const char *key, int64_t min, int64_t max, int64
 int js_get_bool(const json_t *o, const char *key, bool *ret, struct err *e);
 int js_get_obj(const json_t *o, const char *key, json_t **ret, struct err *e);
 int js_get_arr(const json_t *o, const char *key, json_t **ret, struct err *e);
-/* Every member of o is in names[] (NULL-terminated), else -EINVAL naming the first unknown one. */
 static inline void js_drop(json_t **v) { json_decref(*v); *v = NULL; }
 #define AUTO_JSON __attribute__((cleanup(js_drop)))
 #endif

@@ -71,15 +71,17 @@ static int read_in(int tree, const char *id, const char *file, char *out, size_t
 	return 0;
 }
 
-/* The value after "name " at the start of a line; the whole text's number when name is NULL. */
+/* The value after "name " at the start of a line, 0 where there is none; the whole text's number when name is NULL. */
 static uint64_t number_in(const char *text, const char *name)
 {
 	size_t n = name ? strlen(name) : 0;
 
-	for (; name && *text; text = strchr(text, '\n') ? strchr(text, '\n') + 1 : "")
+	if (!name)
+		return strtoull(text, NULL, 10);
+	for (; *text; text = strchr(text, '\n') ? strchr(text, '\n') + 1 : "")
 		if (strncmp(text, name, n) == 0 && text[n] == ' ')
-			break;
-	return *text >= '0' || *text ? strtoull(text + (n && *text ? n + 1 : 0), NULL, 10) : 0;
+			return strtoull(text + n + 1, NULL, 10);
+	return 0;
 }
 
 static int open_tree_folder(const char *base, const char *name)

@@ -218,7 +218,7 @@ static int arrange_fds(struct child *c, struct err *e)
 	int guest = to_high(c->guest), sync = to_high(c->sync), l = to_high(c->listen_fd), conn = c->conn_fd < 0 ? -1 : to_high(c->conn_fd);
 	int null, report = c->report_fd < 0 ? -1 : to_high(c->report_fd);
 
-	if (guest < 0 || sync < 0 || l < 0)
+	if (guest < 0 || sync < 0 || l < 0 || (c->conn_fd >= 0 && conn < 0))
 		return err_set(e, EMFILE, "arrange descriptors");
 	c->guest = guest;
 	c->sync = sync;

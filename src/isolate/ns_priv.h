@@ -26,7 +26,6 @@ struct isolate {
 	uid_t uid;               /* ours */
 	gid_t gid;
 	bool once;
-	bool idmap_usr;          /* /usr's file system can be idmapped */
 	bool ipv6;
 	uint32_t features;
 	struct cgroup_host groups;

@@ -76,19 +76,18 @@ static int granted(const char *file, const char *name, uid_t uid, uint64_t *ret_
 	return -ENOENT;
 }
 
-static int spawn_map(const char *program, pid_t pid, uint64_t first, unsigned own, pid_t *ret, int *ret_pidfd)
+static void spawn_map(const char *program, pid_t pid, uint64_t first, unsigned own, int *ret_pidfd)
 {
 	char path[32], p[12], f[16], o[12], g[16];
 	const char *argv[] = { program, p, "0", f, "1000", "1000", o, "1", "1001", g, "64535", NULL };
 	struct proc_spec s = { .path = path, .argv = argv };
-	struct err e;
 
 	snprintf(path, sizeof path, "/usr/bin/%s", program);
 	snprintf(p, sizeof p, "%d", (int)pid);
 	snprintf(f, sizeof f, "%llu", (unsigned long long)first);
 	snprintf(o, sizeof o, "%u", own);
 	snprintf(g, sizeof g, "%llu", (unsigned long long)first + 1000);
-	return proc_spawn(&s, ret, ret_pidfd, &e);
+	proc_spawn(&s, NULL, ret_pidfd, NULL);
 }
 
 static bool ended_well(int pidfd)
@@ -107,13 +106,12 @@ static bool ended_well(int pidfd)
 static int map_and_open(pid_t pid, uint64_t uids, uint64_t gids)
 {
 	AUTO_FD int a = -1, b = -1;
-	pid_t pa, pb;
 	char path[40];
 	bool good;
 
 	/* both at once: each is a program start of its own */
-	spawn_map("newuidmap", pid, uids, getuid(), &pa, &a);
-	spawn_map("newgidmap", pid, gids, getgid(), &pb, &b);
+	spawn_map("newuidmap", pid, uids, getuid(), &a);
+	spawn_map("newgidmap", pid, gids, getgid(), &b);
 	good = ended_well(a);
 	good = ended_well(b) && good;
 	snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);

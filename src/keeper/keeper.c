@@ -12,6 +12,13 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+/* isolate knows no protocol: what both have names for must have the same numbers. */
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours)
+SAME(BL_MEMORY, KL_MEMORY); SAME(BL_CPU, KL_CPU); SAME(BL_PIDS, KL_PIDS); SAME(BL_DISK, KL_DISK); SAME(BL_INODES, KL_INODES); SAME(BL_FILES, KL_FILES);
+SAME(BOX_ROOT, KF_ROOT); SAME(BOX_IDMAP, KF_IDMAP); SAME(BOX_CGROUP_V2, KF_CGROUP_V2); SAME(BOX_CGROUP_V1, KF_CGROUP_V1);
+SAME(BOX_MEMORY, KF_MEMORY); SAME(BOX_CPU, KF_CPU); SAME(BOX_PIDS, KF_PIDS); SAME(BOX_SUBUID, KF_SUBUID); SAME(BOX_NET, KF_NET);
+SAME(BOX_FREEZE, KF_FREEZE); SAME(BOX_OVERLAY, KF_OVERLAY); SAME(BOX_IPV6, KF_IPV6); SAME(BOX_MOUNTS, KEEPER_MOUNTS);
+
 #define PEERS_MAX 16
 #define CALM_MS 20
 #define AGAIN_MS 100

@@ -10,7 +10,7 @@
 
 /* A pair, both ends CLOEXEC and nonblocking. */
 int sock_pair(int ret[2], struct err *e);
-/* A listening socket at dirfd/name (any path length: goes through /proc/self/fd). An old socket there is replaced. mode is the file's. */
+/* A listening socket at dirfd/name (below a folder of any depth: it goes by /proc/self/fd; with AT_FDCWD the path is used as it is, 107 bytes at most). An old socket there is replaced. mode is the file's. */
 int sock_listen_at(int dirfd, const char *name, mode_t mode, int backlog, int *ret, struct err *e);
 int sock_connect_at(int dirfd, const char *name, int *ret, struct err *e);
 int sock_peer(int fd, pid_t *ret_pid, uid_t *ret_uid, struct err *e);      /* SO_PEERCRED */
