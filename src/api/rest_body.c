@@ -110,12 +110,53 @@ static void on_written(void *ctx, struct http_req *r, int64_t result)
 	rest_json(r, 200, c->result);
 }
 
-/* ---- a port as a plain tunnel ---- */
+/* ---- a port as a plain tunnel: it outlives its request, and is cut when its computer ends ---- */
+
+struct plain { struct op_tie tie; struct http_tunnel *tunnel; };
+
+static void on_tunnel_cut(struct op_tie *t)
+{
+	struct plain *p = container_of(t, struct plain, tie);
+
+	http_tunnel_stop(p->tunnel, true);
+	free(p);
+}
+
+static void on_tunnel_done(void *ctx, uint64_t in, uint64_t out)
+{
+	struct plain *p = ctx;
+
+	ops_tie_drop(&p->tie);
+	free(p);
+}
+
+static void join(struct rest_call *c, struct http_stream *port)
+{
+	struct plain *p = calloc(1, sizeof *p);
+	struct http_stream *client = NULL;
+	struct err e;
+
+	if (!p || ops_tie(c->api->ops, c->id, &p->tie) < 0) {
+		err_set(&e, p ? ENOENT : ENOMEM, p ? "computer '%s' has ended" : "no memory", c->id);
+		http_stream_free(port);
+		free(p);
+		rest_fail(c->r, &e);
+		return;
+	}
+	p->tie.cut = on_tunnel_cut;
+	http_set(c->r, "Connection", "upgrade");
+	http_set(c->r, "Upgrade", "tcp");
+	if (http_takeover(c->r, 101, &client) < 0 || !client) {
+		http_stream_free(port);
+		on_tunnel_done(p, 0, 0);
+	} else if (http_tunnel_start(client, port, 0, on_tunnel_done, p, &p->tunnel, &e) < 0) {
+		on_tunnel_done(p, 0, 0);
+	}
+}
 
 static void take_over(struct rest_call *c, int fd)
 {
-	struct http_stream *client = NULL, *port = NULL;
-	struct loop *l = c->api->loop;
+	struct http_stream *port = NULL;
 	const char *up = http_req_header(c->r, "upgrade");
 	struct err e;
 
@@ -126,18 +167,12 @@ static void take_over(struct rest_call *c, int fd)
 		rest_fail(c->r, &e);
 		return;
 	}
-	if (http_stream_open(l, fd, &port, &e) < 0) {
+	if (http_stream_open(c->api->loop, fd, &port, &e) < 0) {
 		rest_fail(c->r, &e);
 		return;
 	}
 	http_stream_share(port);
-	http_set(c->r, "Connection", "upgrade");
-	http_set(c->r, "Upgrade", "tcp");
-	if (http_takeover(c->r, 101, &client) < 0 || !client) {
-		http_stream_free(port);
-		return;
-	}
-	http_tunnel_start(client, port, 0, NULL, NULL, NULL, &e);
+	join(c, port);
 }
 
 void rest_bytes_done(void *ctx, const struct err *e, const json_t *result, int fd)

@@ -255,10 +255,10 @@ static void on_ready(void *ctx)
 	struct daemon *d = ctx;
 	struct err e;
 
-	if (d->o.end_all) {
+	if (d->o.end_all)
 		end_all(d);
+	if (d->ending)
 		return;
-	}
 	if (start_http(d, &e) < 0) {
 		log_error("%s", e.msg);
 		loop_quit(d->loop, 1);
@@ -321,8 +321,11 @@ static int set_up(struct daemon *d, struct err *e)
 
 static void tear_down(struct daemon *d)
 {
+	d->ending = true;
 	if (d->http)
 		http_server_free(d->http);
+	ops_cut(d->ops);         /* tunnels outlive their requests */
+	loop_turn(d->loop, 0);   /* what has been cut ends in jobs */
 	e2b_free(&d->api);
 	ops_free(d->ops);
 	d->ops = NULL;

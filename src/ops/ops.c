@@ -328,9 +328,26 @@ void ops_tie_drop(struct op_tie *t)
 	t->at = NULL;
 }
 
-void ops_on_end(struct ops *o, struct computer *c)
+static bool cut_ties(void *ctx, struct computer *c)
 {
 	struct op_tie **head = (struct op_tie **)computer_slot(c);
+
+	while (*head) {
+		struct op_tie *t = *head;
+
+		ops_tie_drop(t);
+		t->cut(t);
+	}
+	return false;
+}
+
+void ops_cut(struct ops *o)
+{
+	machine_each(o->o.machines, cut_ties, NULL);
+}
+
+void ops_on_end(struct ops *o, struct computer *c)
+{
 	const struct store_sandbox *row = computer_row(c);
 
 	audit_line(o, row->by[0] ? row->by : "itself", "sandbox.end", row->id, row->why, row->why_text);
@@ -338,12 +355,7 @@ void ops_on_end(struct ops *o, struct computer *c)
 	list_each(it, &o->calls)
 		if (container_of(it, struct op_call, node)->computer == c)
 			container_of(it, struct op_call, node)->computer = NULL;
-	while (*head) {
-		struct op_tie *t = *head;
-
-		ops_tie_drop(t);
-		t->cut(t);
-	}
+	cut_ties(NULL, c);
 }
 
 void ops_on_denied(struct ops *o, const char *id, const char *what, const char *rule)

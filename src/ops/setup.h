@@ -13,6 +13,7 @@ struct ops_opts {
 };
 int ops_create(const struct ops_opts *o, struct ops **ret, struct err *e);
 void ops_free(struct ops *o);                         /* ends calls without done() */
+void ops_cut(struct ops *o);                          /* what is tied to computers, as if they had ended; before ops_free */
 void ops_on_end(struct ops *o, struct computer *c);   /* machines_opts.on_end */
 void ops_on_denied(struct ops *o, const char *id, const char *what, const char *rule);
 

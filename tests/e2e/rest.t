@@ -225,7 +225,8 @@ def test_ports(id):
 
 
 def slow_clients(id):
-    """A client that doesn't read its download, one whose download is a pipe, and one that doesn't go on with its upload."""
+    """A client that doesn't read its download, one whose download is a pipe, one that says nothing to its port, and one that doesn't go on
+    with its upload."""
     def begin(head, more=b""):
         c = socket.socket()
         c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -234,9 +235,10 @@ def slow_clients(id):
         return c
     f = f"/v1/sandboxes/{id}/files?path="
     cs = [begin(f"GET {f}/tmp/big", b"\r\n"), begin(f"GET {f}/dev/zero", b"\r\n"),
+          begin(f"POST /v1/sandboxes/{id}/ports/dial?port=8123", b"Content-Length: 0\r\nConnection: upgrade\r\nUpgrade: tcp\r\n\r\n"),
           begin(f"POST {f}/tmp/up", b"Content-Length: 100000000\r\n\r\n" + b"x" * 70000)]
     wait_for(lambda: s.exec(id, "stat", "-c", "%s", "/tmp/up")[0] == b"70000\n", 5)
-    for c in cs[:2]:
+    for c in cs[:3]:
         c.recv(1, socket.MSG_PEEK)
     return cs
 
@@ -277,7 +279,7 @@ try:
     s.exec(box["id"], "dd", "if=/dev/zero", "of=/tmp/big", "bs=1M", "count=64")
     slow = slow_clients(box["id"])
     s.kill(box["id"])
-    ok(all(wait_for(lambda: is_cut(c), 5) for c in slow), "downloads and uploads of a killed computer are cut: nothing keeps its files")
+    ok(all(wait_for(lambda: is_cut(c), 5) for c in slow), "downloads, uploads and tunnels of a killed computer are cut: nothing keeps its files")
     last = list(st)[-1]
     ok(last.get("error", {}).get("code") == "not_found", "a stream of a killed computer says that it has ended", last)
     def in_audit():      # written at the end of the turn that answered

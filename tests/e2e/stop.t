@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 300
 """A stop without a keeper that can be started ends soon, with a clear word and a code of its own; the next start has the computers."""
-import os, pathlib, shutil, signal, sys, tempfile, time
+import os, pathlib, shutil, signal, socket, sys, tempfile, time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from bureau_test import *
 
@@ -42,6 +42,38 @@ def broken(what, text):
         shutil.rmtree(build, ignore_errors=True)
 
 
+SILENT = "import socket\ns = socket.create_server(('127.0.0.1', 8123))\nk = []\nwhile True: k.append(s.accept())\n"
+
+
+def connected(*args):
+    """Clients in the middle of something at a port: a plain tunnel, and a request that isn't answered."""
+    s, clients = Server("--pool", "0", *args).start(), []
+    what = "clients at a port" + (", computers go on" if args else "")
+    try:
+        id = s.create()["id"]
+        out = s.stream(f"/v1/sandboxes/{id}/exec", {"cmd": "python3", "args": ["-c", SILENT]})
+        next(out)
+        wait_for(lambda: 8123 in s.call("GET", f"/v1/sandboxes/{id}/ports")["ports"])
+        for head in (f"POST /v1/sandboxes/{id}/ports/dial?port=8123 HTTP/1.1\r\nContent-Length: 0\r\nConnection: upgrade\r\nUpgrade: tcp",
+                     f"GET /v1/sandboxes/{id}/ports/8123/proxy/ HTTP/1.1"):
+            clients.append(socket.create_connection((s.host, s.port)))
+            clients[-1].sendall(f"{head}\r\nHost: x\r\nX-API-KEY: {s.key}\r\n\r\n".encode())
+        ok(clients[0].recv(12) == b"HTTP/1.1 101" and s.call("GET", f"/v1/sandboxes/{id}")["state"] == "running", f"{what}: are there")
+        code = s.stop()
+        ok(code == 0 and "Assertion" not in s.log_text(), f"{what}: the stop is a clean one", (code, s.log_text()[-1000:]))
+        if args:
+            s.args = ("--pool", "0")
+            s.start()
+            ok(s.exec(id, "echo", "x")[0] == b"x\n" and s.stop() == 0, f"{what}: they did")
+        ok(not s.leftovers(), f"{what}: and nothing is left", s.leftovers())
+    finally:
+        for c in clients:
+            c.close()
+        s.remove()
+
+
+connected()
+connected("--keep-computers")
 broken("no program", None)
 broken("a program that fails", "#!/bin/sh\nexit 1\n")
 done()
