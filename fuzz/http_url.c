@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	struct http_url u;
 	struct err e;
-	char host[64], date[32], small[8];
+	char host[64], date[32];
 	uint16_t port;
 	int64_t when;
 	uint64_t from = 0, to = 0;
@@ -34,7 +34,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		if (pos <= before || pos > n || (r == 1 && strlen(a) + strlen(b) > n))
 			abort();
 	}
-	http_query_get(s, n, "a", small, sizeof small);
 	http_split_host(s, n, host, sizeof host, &port);
 	if (http_parse_range(s, 1000, &from, &to) == 1 && (from >= to || to > 1000))
 		abort();

@@ -99,7 +99,8 @@ json_t *e2b_watch_event(const json_t *watch)
 	return NULL;
 }
 
-const char *e2b_signal_text(int signo)
+/* A go-like name of a signal ("killed"), as it stands in exit texts. */
+static const char *signal_text(int signo)
 {
 	static const struct { int signo; const char *text; } table[] = {
 		{ SIGHUP, "hangup" }, { SIGINT, "interrupt" }, { SIGQUIT, "quit" }, { SIGILL, "illegal instruction" },
@@ -131,7 +132,7 @@ json_t *e2b_end_event(const json_t *end)
 	}
 	if (str_eq(how, "timeout"))
 		code = SIGKILL;
-	name = e2b_signal_text(code);
+	name = signal_text(code);
 	if (name)
 		snprintf(status, sizeof status, "signal: %s", name);
 	else

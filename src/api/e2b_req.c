@@ -91,7 +91,8 @@ void e2b_credit(struct e2b_req *q, uint32_t bytes)
 		ops_credit(q->step->call, bytes);
 }
 
-void e2b_cancel(struct e2b_req *q)
+/* The operation that runs, if any. */
+static void step_cancel(struct e2b_req *q)
 {
 	struct e2b_step *s = q->step;
 
@@ -110,7 +111,7 @@ static void on_end(void *ctx, struct http_req *r, enum http_why why)
 {
 	struct e2b_req *q = ctx;
 
-	e2b_cancel(q);
+	step_cancel(q);
 	if (q->drop)
 		q->drop(q);
 	free(q);
@@ -141,7 +142,7 @@ struct e2b_req *e2b_req_open(struct api *a, struct http_req *r, size_t size, con
 void e2b_req_release(struct e2b_req *q)
 {
 	http_req_on_end(q->r, NULL, NULL);
-	e2b_cancel(q);
+	step_cancel(q);
 	free(q);
 }
 

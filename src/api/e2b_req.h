@@ -50,7 +50,6 @@ void e2b_run(struct e2b_req *q, const char *op, json_t *args, const void *data, 
 void e2b_ask(struct e2b_req *q, const char *op, json_t *args,
 	void (*done)(struct e2b_req *q, const struct err *e, const json_t *res, int fd));
 void e2b_credit(struct e2b_req *q, uint32_t bytes);
-void e2b_cancel(struct e2b_req *q);              /* the operation that runs, if any */
 
 /* ---- replies ---- */
 void e2b_json(struct e2b_req *q, int status, json_t *v);      /* takes v */
@@ -79,7 +78,6 @@ struct e2b {
 	struct list once_list;           /* oldest first */
 };
 bool e2b_control(struct api *a, struct http_req *r);             /* false: not a route of the control plane */
-void e2b_envd(struct api *a, struct http_req *r, const struct e2b_addr *to);
 void e2b_port(struct api *a, struct http_req *r, const struct e2b_addr *to);
 /* Below, `from` is the authenticated request on its caller's stack. */
 void e2b_download(struct api *a, struct http_req *r, const struct e2b_req *from);

@@ -186,7 +186,7 @@ static void files(struct e2b_req *q)
 		e2b_status(q->r, 405, "%s isn't a method of /files", http_req_method(q->r));
 }
 
-void e2b_envd(struct api *a, struct http_req *r, const struct e2b_addr *to)
+static void envd(struct api *a, struct http_req *r, const struct e2b_addr *to)
 {
 	const char *path = http_req_path(r);
 	struct e2b_req q = { .api = a, .r = r, .port = to->port, .data_plane = true };
@@ -223,7 +223,7 @@ static void to_sandbox(struct api *a, struct http_req *r, const struct e2b_addr 
 	switch (ops_life(a->ops, to->id)) {
 	case OP_LIFE_RUNNING:
 		if (to->port == E2B_ENVD_PORT)
-			e2b_envd(a, r, to);
+			envd(a, r, to);
 		else
 			e2b_port(a, r, to);
 		return;

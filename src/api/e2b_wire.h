@@ -55,8 +55,6 @@ json_t *e2b_entry(const json_t *entry);
 json_t *e2b_watch_event(const json_t *watch);
 /* {"end":…} of process.start as an EndEvent. */
 json_t *e2b_end_event(const json_t *end);
-/* A go-like name of a signal ("killed"), as it stands in exit texts. */
-const char *e2b_signal_text(int signo);
 
 /* ---- control plane ---- */
 /* ops' sandbox as E2B's Sandbox, SandboxDetail and ListedSandbox. */

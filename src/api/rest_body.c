@@ -149,7 +149,7 @@ static void join(struct rest_call *c, struct http_stream *port)
 	if (http_takeover(c->r, 101, &client) < 0 || !client) {
 		http_stream_free(port);
 		on_tunnel_done(p, 0, 0);
-	} else if (http_tunnel_start(client, port, 0, on_tunnel_done, p, &p->tunnel, &e) < 0) {
+	} else if (http_tunnel_start(client, port, on_tunnel_done, p, &p->tunnel, &e) < 0) {
 		on_tunnel_done(p, 0, 0);
 	}
 }

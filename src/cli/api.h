@@ -64,6 +64,5 @@ int api_sandbox_exec(struct api *a);
 int api_sandbox_cp(struct api *a);
 int api_status(struct api *a);
 int api_stop(struct api *a);
-int api_serve(struct api *a);
 int api_key(struct api *a);
 #endif

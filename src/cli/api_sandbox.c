@@ -81,16 +81,17 @@ static void cell_age(const json_t *r, char *o, size_t n) { span(clock_wall_ms() 
 
 static void cell_state(const json_t *r, char *o, size_t n)
 {
-	const char *why = json_string_value(json_object_get(r, "why"));
+	const char *why = json_string_value(json_object_get(r, "why")), *state = json_string_value(json_object_get(r, "state"));
 
-	snprintf(o, n, "%s%s%s%s", json_string_value(json_object_get(r, "state")), why ? " (" : "", why ? why : "", why ? ")" : "");
+	snprintf(o, n, "%s%s%s%s", state ? state : "-", why ? " (" : "", why ? why : "", why ? ")" : "");
 }
 
 static void cell_left(const json_t *r, char *o, size_t n)
 {
 	json_t *ends = json_object_get(r, "ends_at");
+	const char *state = json_string_value(json_object_get(r, "state"));
 
-	if (str_eq(json_string_value(json_object_get(r, "state")), "ended"))
+	if (state && str_eq(state, "ended"))
 		snprintf(o, n, "-");
 	else if (!json_is_integer(ends))
 		snprintf(o, n, "never");

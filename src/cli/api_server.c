@@ -1,4 +1,4 @@
-/* api_server -- status, stop, serve, api-key: the server itself. */
+/* api_server -- status, stop, api-key: the server itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -102,26 +102,6 @@ int api_stop(struct api *a)
 	}
 	puts("stopped");
 	return API_OK;
-}
-
-int api_serve(struct api *a)
-{
-	char path[PATH_MAX];
-	const char **argv = calloc((size_t)a->argc + 3, sizeof *argv);
-	struct err e = { 0 };
-
-	if (!argv || proc_sibling("bureau-serve", path, sizeof path, &e) < 0) {
-		free(argv);
-		return api_fail(&e);
-	}
-	argv[0] = "bureau-serve";
-	argv[1] = "serve";
-	for (int i = 0; i < a->argc; i++)
-		argv[i + 2] = a->argv[i];
-	execv(path, (char *const *)(uintptr_t)argv);
-	err_sys(&e, "start '%.200s'", path);
-	free(argv);
-	return api_fail(&e);
 }
 
 int api_key(struct api *a)

@@ -37,7 +37,6 @@ static const struct api_word words[] = {
 	{ "sandbox", "watch", "ID PATH", 2, 2, " recursive user json ", true, api_sandbox_watch, "print changes below a folder as they happen", "" },
 	{ NULL, "status", "", 0, 0, " json ", true, api_status, "is the server there, and what does it run", "" },
 	{ NULL, "stop", "", 0, 0, " ", false, api_stop, "stop this machine's server and its sandboxes", "" },
-	{ NULL, "serve", "[OPTION…]", 0, -1, NULL, false, api_serve, "start the server (bureau serve --help)", "" },
 	{ NULL, "api-key", "", 0, 0, " ", false, api_key, "print the key of this machine's server",
 		"  curl -H \"Authorization: Bearer $(bureau api-key)\" http://127.0.0.1:7070/v1/status\n" },
 };
@@ -173,11 +172,6 @@ int main(int argc, char **argv)
 			return unknown(first, argv[1]);
 		api_help(group ? first : NULL, NULL);
 		return argc < 2 && group ? API_USAGE : API_OK;
-	}
-	if (!w->options) {
-		a.argc = argc;
-		a.argv = argv;
-		return w->run(&a);
 	}
 	if (api_parse(w, argc, argv, &a, &e) < 0) {
 		if (!*e.hint)

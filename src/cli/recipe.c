@@ -75,7 +75,7 @@ static int set_word(struct recipe *r, const char *word, const char *value, struc
 	return r->runs[r->nruns++] ? 0 : err_set(e, ENOMEM, "no memory");
 }
 
-int recipe_parse(struct recipe *r, const char *text, const char *name, struct err *e)
+static int parse(struct recipe *r, const char *text, const char *name, struct err *e)
 {
 	AUTO_FREE char *copy = strdup(text);
 	char *rest = copy, *line;
@@ -123,7 +123,7 @@ int recipe_load(struct recipe *r, const char *name, struct err *e)
 	if (strchr(name, '/') || str_ends(name, ".recipe")) {
 		if (fd_read_file(AT_FDCWD, name, FILE_MAX, &text, &len, e) < 0)
 			return -e->code;
-		return recipe_parse(r, text, name, e);
+		return parse(r, text, name, e);
 	}
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
 		if (!places[i].dir || snprintf(path, sizeof path, "%s%s/%s.recipe", places[i].dir, places[i].below, name) >= (int)sizeof path)
@@ -132,7 +132,7 @@ int recipe_load(struct recipe *r, const char *name, struct err *e)
 			continue;
 		if (fd_read_file(AT_FDCWD, path, FILE_MAX, &text, &len, e) < 0)
 			return -e->code;
-		return recipe_parse(r, text, path, e);
+		return parse(r, text, path, e);
 	}
 	err_set(e, ENOENT, "there is no recipe for '%s'", name);
 	return err_hint(e, "recipes we ship are in templates/ ('base'); your own: bureau template build ./my.recipe");

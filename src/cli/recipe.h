@@ -14,7 +14,6 @@ struct recipe {
 };
 void recipe_init(struct recipe *r);
 void recipe_done(struct recipe *r);
-int recipe_parse(struct recipe *r, const char *text, const char *name, struct err *e);
 /* The recipe of that name: $BUREAU_TEMPLATES, beside the programs, or in the source tree. A name with a slash is a file. */
 int recipe_load(struct recipe *r, const char *name, struct err *e);
 /* SHA-256, in hex, of all that decides what comes out. */

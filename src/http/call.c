@@ -26,7 +26,7 @@ static void close_stream(struct http_call *k)
 	k->connected = false;
 }
 
-void http_call_free(struct http_call *k)
+void http_call_cancel(struct http_call *k)
 {
 	struct loop *l = k->client->loop;
 
@@ -44,11 +44,6 @@ void http_call_free(struct http_call *k)
 	free(k);
 }
 
-void http_call_cancel(struct http_call *k)
-{
-	http_call_free(k);
-}
-
 static void call_end(struct http_call *k, const struct err *err)
 {
 	if (k->dead || k->ended)
@@ -59,7 +54,7 @@ static void call_end(struct http_call *k, const struct err *err)
 	k->running = true;
 	k->s.end(k->s.ctx, k, err);
 	k->running = was;
-	http_call_free(k);
+	http_call_cancel(k);
 }
 
 /* Methods that may be sent twice and do the same as once */
@@ -217,7 +212,7 @@ static void call_run(struct http_call *k)
 		receive(k);
 	k->running = false;
 	if (k->dead)
-		http_call_free(k);
+		http_call_cancel(k);
 	else
 		want(k);
 }
@@ -234,7 +229,7 @@ static void on_event(void *ctx, unsigned what)
 			call_broken(k, bad < 0 ? -bad : ECONNREFUSED, bad < 0 ? strerror(-bad) : "the connection was refused");
 			k->running = false;
 			if (k->dead)
-				http_call_free(k);
+				http_call_cancel(k);
 			return;
 		}
 		k->connected = true;
@@ -444,7 +439,7 @@ int http_call_start(struct http_client *c, const struct http_call_spec *s, struc
 		r = spare ? adopt(k, spare, true) : begin(k, e);
 	}
 	if (r < 0) {
-		http_call_free(k);
+		http_call_cancel(k);
 		return r;
 	}
 	if (ret)

@@ -67,5 +67,4 @@ struct http_call {
 	bool connected, reused, paused, deaf, running, dead, ended;
 	struct err err;
 };
-void http_call_free(struct http_call *k);
 #endif

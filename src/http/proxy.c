@@ -197,10 +197,8 @@ static int begin_answer(struct http_proxy *p)
 	const struct http_head *h = &p->rd.head;
 	const char *cl = http_head_get(h, "content-length");
 	int64_t length = -1;
-	int bad = p->o.head ? p->o.head(p->o.ctx, h) : 0;
+	int bad = http_proxy_set_fields(p, h);
 
-	if (bad == 0)
-		bad = http_proxy_set_fields(p, h);
 	if (bad < 0) {          /* the caller's own answer has none of these */
 		buf_clear(&p->r->set);
 		p->r->has_date = p->r->has_server = p->r->has_type = false;

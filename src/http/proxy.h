@@ -32,10 +32,9 @@ struct http_proxy_opts {
 	void (*spare)(void *ctx, struct http_stream *upstream);
 	/* For who looks inside (the door); all may be NULL. edit sees each forwarded field (lower-case name) and may write another
 	 * value to out; a negative errno refuses the message (FAILED or CUT). body replaces the bytes by what it writes to out
-	 * (end: last call; it may hold bytes back until then); messages with one are sent chunked. head sees a response's status first. */
+	 * (end: last call; it may hold bytes back until then); messages with one are sent chunked. */
 	int (*edit)(void *ctx, bool response, const char *name, const char *value, struct buf *out);
 	int (*body)(void *ctx, bool response, const char *p, size_t n, bool end, struct buf *out);
-	int (*head)(void *ctx, const struct http_head *response);
 };
 struct http_proxy;
 /* Everything in o is copied or used at once but fd, upstream and ctx. On failure (negative) r still waits for a reply, fd is closed

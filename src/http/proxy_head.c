@@ -170,7 +170,7 @@ int http_proxy_upgrade(struct http_proxy *p)
 	struct http_stream *up = p->up;
 
 	p->up = NULL;
-	if (http_tunnel_start(client, up, 0, http_proxy_tunnel_done, p, &p->tunnel, NULL) < 0)
+	if (http_tunnel_start(client, up, http_proxy_tunnel_done, p, &p->tunnel, NULL) < 0)
 		http_proxy_over(p, HTTP_PROXY_CUT, "no memory");
 	return -1;
 }

@@ -61,10 +61,10 @@ int http_stream_connect(struct loop *l, const char *address, struct http_stream 
 int http_stream_error(struct http_stream *s);
 
 /* tunnel -- bytes both ways between two streams until both sides ended or one broke; half-closes pass through;
- * splice() when both can (http_stream_splices). Takes both streams. idle_ms 0 = no limit. done (may be NULL) is called once, from the loop,
+ * splice() when both can (http_stream_splices). Takes both streams. done (may be NULL) is called once, from the loop,
  * after both are closed. */
 struct http_tunnel;
-int http_tunnel_start(struct http_stream *a, struct http_stream *b, int64_t idle_ms,
+int http_tunnel_start(struct http_stream *a, struct http_stream *b,
 	void (*done)(void *ctx, uint64_t a_to_b, uint64_t b_to_a), void *ctx, struct http_tunnel **ret, struct err *e);
 void http_tunnel_stop(struct http_tunnel *t, bool reset);  /* closes both; done isn't called */
 #endif

@@ -64,8 +64,6 @@ struct http_tunnel {
 	struct http_stream *end[2];
 	struct flow flow[2];    /* flow[i]: from end[i] to end[1 - i] */
 	struct loop *loop;
-	struct timer idle;
-	int64_t idle_ms, last;
 	struct job job;
 	void (*done)(void *ctx, uint64_t a_to_b, uint64_t b_to_a);
 	void *ctx;
@@ -176,7 +174,6 @@ static void tunnel_close(struct http_tunnel *t, bool reset)
 		t->end[i] = NULL;
 		t->flow[i].rest = NULL;
 	}
-	loop_disarm(t->loop, &t->idle);
 	t->closing = true;
 }
 
@@ -197,7 +194,6 @@ static void tunnel_run(struct http_tunnel *t)
 {
 	if (t->closing)
 		return;
-	t->last = loop_now(t->loop);
 	int bad = flow_run(t, 0) < 0 ? 1 : flow_run(t, 1) < 0;
 
 	if (bad || (t->flow[0].shut && t->flow[1].shut)) {
@@ -226,20 +222,7 @@ static void on_job(struct job *j)
 	free(t);
 }
 
-static void on_idle(struct timer *tm)
-{
-	struct http_tunnel *t = container_of(tm, struct http_tunnel, idle);
-	int64_t left = t->last + t->idle_ms - loop_now(t->loop);
-
-	if (left > 0) {
-		loop_arm(t->loop, &t->idle, left);
-		return;
-	}
-	tunnel_close(t, false);
-	loop_defer(t->loop, &t->job);
-}
-
-int http_tunnel_start(struct http_stream *a, struct http_stream *b, int64_t idle_ms,
+int http_tunnel_start(struct http_stream *a, struct http_stream *b,
 	void (*done)(void *ctx, uint64_t a_to_b, uint64_t b_to_a), void *ctx, struct http_tunnel **ret, struct err *e)
 {
 	struct http_tunnel *t = calloc(1, sizeof *t);
@@ -251,13 +234,10 @@ int http_tunnel_start(struct http_stream *a, struct http_stream *b, int64_t idle
 	}
 	*t = (struct http_tunnel){
 		.end = { a, b }, .flow = { { .pipe = HTTP_PIPE_NONE }, { .pipe = HTTP_PIPE_NONE } }, .loop = http_stream_loop(a),
-		.idle = { .fire = on_idle }, .idle_ms = idle_ms, .job = { .run = on_job }, .done = done, .ctx = ctx,
+		.job = { .run = on_job }, .done = done, .ctx = ctx,
 	};
-	t->last = loop_now(t->loop);
 	http_stream_on(a, on_event, t);
 	http_stream_on(b, on_event, t);
-	if (idle_ms > 0)
-		loop_arm(t->loop, &t->idle, idle_ms);
 	loop_defer(t->loop, &t->job);
 	if (ret)
 		*ret = t;

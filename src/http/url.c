@@ -130,23 +130,3 @@ int http_query_next(const char *q, size_t n, size_t *pos, char *name, char *valu
 	*name = *value = 0;
 	return -EINVAL;
 }
-
-int http_query_get(const char *q, size_t n, const char *name, char *out, size_t size)
-{
-	char nm[256];
-
-	for (size_t at = 0; at < n;) {
-		const char *p = q + at, *amp = memchr(p, '&', n - at);
-		size_t len = amp ? (size_t)(amp - p) : n - at;
-		const char *eq = memchr(p, '=', len);
-		size_t nlen = eq ? (size_t)(eq - p) : len, vlen = eq ? len - nlen - 1 : 0;
-
-		at += len + 1;
-		if (nlen >= sizeof nm || unescape(p, nlen, true, false, nm) < 0 || strcmp(nm, name) != 0)
-			continue;
-		if (vlen >= size)
-			return -ENAMETOOLONG;
-		return unescape(p + len - vlen, vlen, true, false, out) < 0 ? -EINVAL : 1;
-	}
-	return 0;
-}

@@ -27,6 +27,4 @@ int http_path_decode(const char *target, size_t n, char *out);
 /* Walks a query ("a=1&b=2", no '?'): *pos starts as 0. Decodes one pair into name and value (each with room for n + 1;
  * '+' is a space). Returns 1, or 0 at the end, or -EINVAL for a bad escape or NUL in that pair (the walk can go on). */
 int http_query_next(const char *q, size_t n, size_t *pos, char *name, char *value);
-/* The first value of a name, decoded, into out. Returns 1, 0 = absent, -EINVAL bad escape, -ENAMETOOLONG. */
-int http_query_get(const char *q, size_t n, const char *name, char *out, size_t size);
 #endif

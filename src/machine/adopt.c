@@ -21,6 +21,8 @@
 
 /* ---- the guest's link ---- */
 
+static void adopt_watch(struct timer *t);
+
 /* However it fails (nobody listens, or it's let go of again and again): ANSWER_MS after the first time it is over. */
 static void link_again(struct computer *c)
 {
@@ -60,7 +62,7 @@ static void on_silent(struct timer *t)
 	machine_end(c, "crash", "its PID 1 doesn't answer", "server", NULL);
 }
 
-void adopt_watch(struct timer *t)
+static void adopt_watch(struct timer *t)
 {
 	struct computer *c = container_of(t, struct computer, watch);
 	struct err e;

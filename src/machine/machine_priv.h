@@ -119,5 +119,4 @@ void adopt_listed(void *ctx, const struct keeper_item *items, size_t n);
 void adopt_exited(void *ctx, const struct keeper_exit *x);
 void adopt_guest_gone(void *ctx, const struct err *e);
 int adopt_rows(struct machines *ms, struct err *e);
-void adopt_watch(struct timer *t);
 #endif

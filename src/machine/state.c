@@ -48,19 +48,6 @@ const char *event_name(enum machine_event e)
 	return e < ME_COUNT ? event_names[e] : "?";
 }
 
-int state_parse(const char *name)
-{
-	for (int i = 0; i < MS_COUNT; i++)
-		if (str_eq(state_names[i], name))
-			return i;
-	return -EINVAL;
-}
-
-bool state_is_last(enum machine_state s)
-{
-	return s == MS_ENDED || s == MS_FAILED;
-}
-
 bool state_is_live(enum machine_state s)
 {
 	return s == MS_CREATING || s == MS_RUNNING || s == MS_PAUSED;

@@ -24,7 +24,5 @@ extern const size_t state_edges_n;
 int state_next(enum machine_state from, enum machine_event event);
 const char *state_name(enum machine_state s);        /* as the API shows it */
 const char *event_name(enum machine_event e);
-int state_parse(const char *name);                   /* -EINVAL */
-bool state_is_last(enum machine_state s);
 bool state_is_live(enum machine_state s);            /* belongs to somebody and counts: creating, running, paused */
 #endif

@@ -2,8 +2,6 @@
 #define SECRETARY_JOB_PRIV_H
 #include "secretary/secretary.h"
 /* jobdir.c makes and opens folders, job.c runs. */
-int job_lock(struct secretary *s, struct err *e);
-int job_prepare(struct secretary *s, struct err *e);       /* rows and scheduler, from what the folder holds */
 void job_run_over(struct secretary *s);                    /* what it took is counted */
 int job_replay_line(void *secretary, const json_t *line, struct err *e);
 extern const struct sched_ops job_ops;

@@ -16,7 +16,8 @@
 #include "secretary/job_priv.h"
 #include "secretary/subst.h"
 
-int job_folder(const char *state, char *out, size_t size, struct err *e)
+/* STATE/jobs */
+static int job_folder(const char *state, char *out, size_t size, struct err *e)
 {
 	char dir[PATH_MAX / 2];
 	int r = client_state_dir(state, dir, sizeof dir, e);
@@ -26,7 +27,7 @@ int job_folder(const char *state, char *out, size_t size, struct err *e)
 	return r < 0 ? r : 0;
 }
 
-int job_lock(struct secretary *s, struct err *e)
+static int job_lock(struct secretary *s, struct err *e)
 {
 	s->lockfd = openat(s->dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (s->lockfd < 0)
@@ -88,7 +89,8 @@ static struct secretary *job_alloc(void)
 	return s;
 }
 
-int job_prepare(struct secretary *s, struct err *e)
+/* Rows and scheduler, from what the folder holds. */
+static int job_prepare(struct secretary *s, struct err *e)
 {
 	int r = 0;
 

@@ -68,7 +68,6 @@ struct job_opts {
 	uint64_t time_ms;              /* what this run may take, instead of what limits.job_time leaves; 0 = that */
 	bool cancel;                   /* resume only to end it */
 };
-int job_folder(const char *state, char *out, size_t size, struct err *e);                        /* STATE/jobs */
 int job_check(const char *file, int *ret_tasks, struct err *e);    /* all that can be known before anything starts */
 int job_new(const struct job_opts *o, const char *file, struct secretary **ret, struct err *e);
 /* look: only to be shown; not locked, not changed. -EBUSY when another secretary runs it. */

@@ -358,9 +358,6 @@ static void test_url(void)
 	ok(http_query_next(q, strlen(q), &pos, name, value) == -EINVAL && !*name && !*value, "bad escape");
 	ok(http_query_next(q, strlen(q), &pos, name, value) == 1 && !strcmp(name, "d") && !*value, "query d");
 	ok(http_query_next(q, strlen(q), &pos, name, value) == 0, "end");
-	ok(http_query_get(q, strlen(q), "c", out, sizeof out) == 1 && !strcmp(out, "&"), "get");
-	ok(http_query_get(q, strlen(q), "zz", out, sizeof out) == 0, "absent");
-	ok(http_query_get(q, strlen(q), "a", out, 3) == -ENAMETOOLONG, "too long");
 }
 
 int main(void)
