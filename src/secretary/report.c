@@ -95,6 +95,7 @@ json_t *report_document(struct secretary *s)
 	json_object_set_new(doc, "ran_ms", json_integer(job_ran(s)));
 	json_object_set_new(doc, "runs", json_integer(s->runs));
 	json_object_set_new(doc, "counts", counts);
+	json_object_set_new(doc, "asked", report_asked(s->spec));
 	json_object_set_new(doc, "tasks", tasks);
 	json_object_set_new(doc, "report", json_string(report));
 	return doc;
@@ -208,6 +209,7 @@ int report_write(struct secretary *s, json_t **ret, struct err *e)
 	if (r < 0)
 		return r;
 	head(s, &page, doc);
+	report_asked_page(&page, json_object_get(doc, "asked"));
 	report_shown(s, &page, doc);
 	report_timeline(&page, doc);
 	table(&page, doc);

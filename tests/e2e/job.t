@@ -195,6 +195,9 @@ def everything(s):
 	page = open(d["report"]).read()
 	ok("<script" not in page and "&lt;script&gt;" in page, "the page escapes what came from computers")
 	ok("default-src 'none'" in page and not re.search(r'(src|href)="(https?:)?//', page), "the page loads nothing")
+	asked = json.load(open(d["report"][:-4] + "json"))["asked"]
+	equal([(t["id"], t["needs"], t.get("each"), len(t["steps"]), len(t["checks"])) for t in asked], [("one", [], "w", 4, 1), ("merge", ["one"], None, 5, 0)], "the report says what was asked")
+	equal(asked[0]["steps"][0], {"kind": "run", "what": "printf %s {{row.word}}"}, "step for step, as the job file has it")
 	equal(s.live(), [], "no computer is left")
 	r = job(s, "list", "--json")
 	ok(any(j["id"] == d["job"]["id"] and j["state"] == "done" for j in json.loads(r.stdout)), "it's in the list")
@@ -243,6 +246,7 @@ def failing(s):
 	ok("bad" in (by["after"]["error"] or ""), "a blocked task names what it waited for", by["after"])
 	ok("time" in (by["slow"]["error"] or "") or "too long" in (by["slow"]["error"] or ""), "too slow is told", by["slow"])
 	page = open(d["report"]).read()
+	ok("<h3>after</h3><div> <span class=\"soft\">after bad</span></div><ol><li>run <code>true</code></ol>" in page, "the report says what was asked of a task that never began", page[:3000])
 	ok("why" in page and "Attempt 2" in page, "the report shows both attempts and their output")
 	r = job(s, "run", file("fast.toml", FAILING.replace("retries = 2", "retries = 0\nkeep_going = false").replace("retries = 1", "")), "--json")
 	ok("stopped" in states(doc(r)).values(), "keep_going = false stops the rest", states(doc(r)))
