@@ -59,6 +59,15 @@ static void dial_done(struct dial *d)
 	dial_free(d);
 }
 
+/* Where nobody listens on a port of the range that connections get theirs from, one may get that very port and meet itself. */
+static bool met_itself(const struct dial *d)
+{
+	struct sockaddr_in6 a = { .sin6_port = 0 };      /* the port has the same place in both families */
+	socklen_t n = sizeof a;
+
+	return getsockname(d->src.fd, (struct sockaddr *)&a, &n) == 0 && ntohs(a.sin6_port) == d->port;
+}
+
 /* 0: connected, -EINPROGRESS, or why not */
 static int dial_one(struct dial *d)
 {
@@ -71,7 +80,7 @@ static int dial_one(struct dial *d)
 	if (d->src.fd < 0)
 		return -errno;
 	if (connect(d->src.fd, d->v6 ? (void *)&a6 : (void *)&a4, d->v6 ? sizeof a6 : sizeof a4) == 0)
-		return 0;
+		return met_itself(d) ? -ECONNREFUSED : 0;
 	return -errno;
 }
 
@@ -103,7 +112,7 @@ static void dial_ready(struct source *s, uint32_t events)
 	loop_remove(d->c->g->loop, s);
 	getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &code, &n);
 	/* who accepts and at once resets (the door's own port, a listener that just went) offers no more than who refuses */
-	if (code == ECONNRESET)
+	if (code == ECONNRESET || (code == 0 && met_itself(d)))
 		code = ECONNREFUSED;
 	if (code == 0) {
 		dial_done(d);

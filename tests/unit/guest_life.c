@@ -1,5 +1,8 @@
 /* What the guest is told, ports, watches, and how a computer ends. */
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "tap.h"
 #include "guest_lab.h"
@@ -52,6 +55,23 @@ static void told(void)
 	ok(!s->failed && s->reply_len == 48 && s->reply[0] >= 1, "metrics");
 }
 
+/* The ports that connections in the computer get theirs from. */
+static bool port_range(const char *range)
+{
+	int status = 1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		int fd = (int)syscall(SYS_pidfd_open, l.pid, 0);
+
+		if (fd < 0 || setns(fd, CLONE_NEWUSER | CLONE_NEWNET) < 0)
+			_exit(1);
+		_exit(lab_write("/proc/sys/net/ipv4/ip_local_port_range", range) < 0);
+	}
+	waitpid(pid, &status, 0);
+	return status == 0;
+}
+
 static void ports(void)
 {
 	struct lab_stream *s, *srv;
@@ -82,6 +102,11 @@ static void ports(void)
 	msg_put_u16(&w, 9);
 	ok(lab_call(&l, s, &w)->code == ECONNREFUSED, "%s", s->msg);
 	lab_until(&l, srv->exited);
+	ok(port_range("41000 41000"), "one port for all connections");
+	s = lab_begin(&l, &w, G_DIAL);
+	msg_put_u16(&w, 41000);
+	ok(lab_call(&l, s, &w)->code == ECONNREFUSED, "which meets nobody there, itself neither: %s", s->msg);
+	ok(port_range("32768 60999"), "and the usual ones again");
 }
 
 static struct lab_stream *watch(const char *path, bool recursive, bool entry)
