@@ -20,5 +20,12 @@ mv "$(dirname "$(dirname "$bureau")")" "$moved"
 "$moved/bin/bureau" run -- echo inside >"$dir/out" 2>&1 && grep -qx inside "$dir/out"; ok $? "it runs a sandbox with its own programs"
 "$moved/bin/bureau" template list >"$dir/out" 2>&1; ok $? "and lists templates"
 "$moved/bin/bureau" --version >"$dir/out" 2>&1; ok $? "and tells its version"
+[ -s "$moved/share/man/man1/bureau.1" ] && [ -s "$moved/share/man/man5/bureau-job.5" ]; ok $? "its manual pages are where man looks"
+serve() {
+	"$moved/bin/bureau" serve --detach --listen 127.0.0.1:0 --pool 0 || return
+	id=$("$moved/bin/bureau" sandbox create --template host --net none) && "$moved/bin/bureau" sandbox exec "$id" -- echo served
+	"$moved/bin/bureau" stop
+}
+serve >"$dir/out" 2>&1; [ $? = 0 ] && grep -qx served "$dir/out"; ok $? "a server of it serves, and stops"
 echo "1..$n"
 exit $bad
