@@ -192,11 +192,11 @@ static int run_mmdebstrap(struct build *b, const char *log_path, struct err *e)
 	const char *argv[ARGS] = { "/usr/bin/mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", "--verbose", "--skip=download/empty",
 		"--skip=essential/unlink", "--aptopt=Acquire::Retries \"3\"", "--aptopt=APT::Install-Recommends \"false\"",
 		"--aptopt=Acquire::Languages \"none\"", cache_in, cache_out_essential, cache_out };
-	char include[16384], components[256], target[4300], cache[4300], run[RECIPE_RUNS][100], run_env[RECIPE_RUNS][1100], opt[TEMPLATE_OPTIONS][400];
-	const char *envp[RECIPE_RUNS + 16] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", cache };
+	char include[16384], components[256], target[4300], cache[4300], tmp[4300], run[RECIPE_RUNS][100], run_env[RECIPE_RUNS][1100], opt[TEMPLATE_OPTIONS][400];
+	const char *envp[RECIPE_RUNS + 16] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", cache, tmp };
 	static const char *const pass[] = { "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY" };
 	char proxies[6][600];
-	size_t n = 13, nenv = 5;
+	size_t n = 13, nenv = 6;
 	int fds[2], code;
 	pid_t pid;
 
@@ -218,6 +218,7 @@ static int run_mmdebstrap(struct build *b, const char *log_path, struct err *e)
 	snprintf(components, sizeof components, "--components=%s", r->components);
 	snprintf(target, sizeof target, "%s/.partial/rootfs", b->top);
 	snprintf(cache, sizeof cache, "BUREAU_CACHE=%s", b->cache);
+	snprintf(tmp, sizeof tmp, "TMPDIR=%s/.partial/tmp", b->top);    /* it takes it away from what runs in the new root */
 	argv[n++] = include;
 	argv[n++] = components;
 	argv[n++] = r->suite;
@@ -327,7 +328,7 @@ static int finish(struct build *b, struct err *e)
 	str_copy(b->id, sizeof b->id, "");
 	memcpy(b->id, digest, 16);
 	b->id[16] = '\0';
-	if (write_info(b, packages, e) < 0)
+	if (write_info(b, packages, e) < 0 || template_remove_tree(b->top, ".partial/tmp", e) < 0)
 		return -e->code;
 	snprintf(path, sizeof path, "%s/.partial", b->top);
 	snprintf(final, sizeof final, "%s/%s", b->top, b->id);
@@ -394,10 +395,10 @@ static int build(struct build *b, const char *state, struct err *e)
 	harvest(b);
 	if (template_remove_tree(b->top, ".partial", e) < 0)
 		return -e->code;
-	snprintf(path, sizeof path, "%s/.partial", b->top);
+	snprintf(path, sizeof path, "%s/.partial/tmp", b->top);
 	snprintf(log_path, sizeof log_path, "%s/build.log", b->top);
-	if (mkdir(path, 0755) < 0)
-		return err_sys(e, "make '%s'", path);
+	if (fd_mkdirs(path, 0755, e) < 0)
+		return -e->code;
 	show(b, 0, "starting");
 	if (run_mmdebstrap(b, log_path, e) < 0 || finish(b, e) < 0)
 		return -e->code;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bureau template, end to end: a small recipe is built, killed half-way, built again without downloading anything twice, run
 in, listed and removed. Needs mmdebstrap and a Debian mirror. timeout: 900"""
-import json, os, re, shutil, signal, subprocess, sys, tempfile, time
+import glob, json, os, re, shutil, signal, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -62,8 +62,10 @@ def words(tmp):
 def builds(tmp, state):
     recipe = os.path.join(tmp, "tiny.recipe")
     with open(recipe, "w") as f:
-        f.write("about  a small one\nsuite  bookworm\npackages hello ca-certificates python3-minimal\nrun echo \"it's here\" > /etc/made; id -u >> /etc/made; grep -c 127.0.0.1 /etc/resolv.conf >> /etc/made || true; chmod 4755 /usr/bin/hello\n")
+        f.write("about  a small one\nsuite  bookworm\npackages hello ca-certificates python3-minimal\nrun echo \"it's here\" > /etc/made; id -u >> /etc/made; grep -c 127.0.0.1 /etc/resolv.conf >> /etc/made || true; rm $(mktemp); chmod 4755 /usr/bin/hello\n")
     extra = host_net.apt_options()
+    temporary = lambda: sorted(glob.glob("/tmp/*mmdebstrap*"))
+    before = temporary()
     p = subprocess.Popen([BUREAU, "template", "build", recipe, *extra], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     seen = ""
     for line in p.stdout:
@@ -86,11 +88,13 @@ def builds(tmp, state):
     while left() and time.monotonic() < deadline:
         time.sleep(0.1)
     ok(not left() and state not in open("/proc/self/mountinfo").read(), "no process and no mount of it is left", left())
+    ok(temporary() == before, "nor a folder in /tmp", temporary())
     c, o, e = bureau("template", "build", recipe, *extra)
     if not ok(c == 0 and "is ready" in o and "[100%] done" in o, "the next run goes on and finishes", o + e):
         return
     log = open(f"{state}/templates/tiny/build.log").read()
     ok(re.search(r"\d+ packages of an unfinished build are used again", o) or len(os.listdir(f"{state}/templates/.cache/bookworm")) > 50, "with the packages that were there already", o)
+    ok(sorted(os.listdir(f"{state}/templates/tiny/current/")) == ["info.json", "rootfs"], "a template is its files and what is known of them")
     first = re.search(r"Need to get (\S+ \S+)", log)
     ok(first and first.group(1).startswith("0 B"), "the base system isn't downloaded again", first and first.group(0))
     ok(not os.path.exists(f"{state}/templates/tiny/.partial"), "the unfinished one is gone")

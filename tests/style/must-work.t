@@ -25,7 +25,7 @@ check "each line is a name with or without what may be skipped, or a comment" "$
 try() {
 	printf '#!/bin/sh\nprintf "%s"\n' "$2" >"$work/$1.t"
 	chmod +x "$work/$1.t"
-	MUST_WORK="$work/list" SKIPPED="$work/skipped" tools/test-one "$work/$1.t" 2>/dev/null
+	MUST_WORK="$work/list" SKIPPED="$work/skipped" FAILED="$work/failed" tools/test-one "$work/$1.t" 2>/dev/null
 }
 printf 'strict\nhalf may skip: no moon\nfree may skip\n' >"$work/list"
 is() { [ "$2" = "$3" ] && check "$1" "" || check "$1" "got: $2"; }
