@@ -133,6 +133,17 @@ int fd_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *re
 	return fd < 0 ? err_sys(e, "open '%s'", path) : read_file(fd, path, max, ret, ret_len, e);
 }
 
+ssize_t fd_read_text(int dirfd, const char *path, char *out, size_t size)
+{
+	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+	if (n < 0)
+		return -errno;
+	out[n] = '\0';
+	return n;
+}
+
 int fd_regular(int fd, const char *path, struct err *e)
 {
 	struct stat st;

@@ -25,7 +25,9 @@ void fd_guard(bool on);
 ssize_t fd_read_guarded(int fd, void *p, size_t n);
 /* Whole file into memory, at most max bytes (-EFBIG above). *ret is NUL-terminated, free() it. dirfd may be AT_FDCWD. */
 int fd_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
-/* The same of one of our own files, in a process that may not wait: whatever else is there in its place (a FIFO) is an error. */
+/* A small file without allocating: its first size - 1 bytes, ended by NUL. How many there are, or -errno. For /proc, where one read gives it all. */
+ssize_t fd_read_text(int dirfd, const char *path, char *out, size_t size);
+/* As fd_read_file, of one of our own files, in a process that may not wait: whatever else is there in its place (a FIFO) is an error. */
 int fd_read_regular(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
 int fd_regular(int fd, const char *path, struct err *e);            /* 0, or the error that it isn't one */
 /* Replace path atomically and durably: temporary in the same folder, fsync, rename, fsync of the folder. mode is

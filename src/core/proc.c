@@ -46,14 +46,13 @@ int proc_pidfd_reap(int pidfd, int *ret_status)
 
 int proc_start_time(pid_t pid, uint64_t *ret_ticks)
 {
-	char path[40], *at, *end;
-	AUTO_FREE char *text = NULL;
-	int r;
+	char path[40], text[2048], *at, *end;
+	ssize_t n;
 
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	r = fd_read_file(AT_FDCWD, path, 8192, &text, NULL, NULL);
-	if (r < 0)
-		return r == -ENOENT ? -ESRCH : r;
+	n = fd_read_text(AT_FDCWD, path, text, sizeof text);
+	if (n < 0)
+		return n == -ENOENT ? -ESRCH : (int)n;
 	/* field 2 is the program's name in brackets and may hold anything, brackets too */
 	at = strrchr(text, ')');
 	if (!at)

@@ -48,12 +48,12 @@ static void limits(struct guest *g)
 	setrlimit(RLIMIT_NOFILE, &r);
 }
 
-/* Who starts us may have ignored some, and that survives exec: SIGCHLD ignored would lose every exit, and programs inherit it. */
+/* Who starts us leaves none ignored (ns_child.c), and exec took all handlers. SIGCHLD ignored would lose every exit: that one we see to. */
 static void signals(void)
 {
 	sigset_t all;
 
-	proc_signals_default();
+	signal(SIGCHLD, SIG_DFL);
 	sigfillset(&all);       /* none has a handler; a blocked SIGPIPE is only an EPIPE */
 	sigprocmask(SIG_SETMASK, &all, NULL);
 }

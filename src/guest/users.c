@@ -17,12 +17,11 @@
 /* With "0 X 1" as its map this namespace has uid 0 and nobody else. */
 static bool one_id(void)
 {
-	AUTO_FREE char *map = NULL;
-	size_t len;
+	char map[4096];
 	unsigned long in, out, count, most = 0;
 	int used;
 
-	if (fd_read_file(AT_FDCWD, "/proc/self/uid_map", 4096, &map, &len, NULL) < 0)
+	if (fd_read_text(AT_FDCWD, "/proc/self/uid_map", map, sizeof map) < 0)
 		return geteuid() != 0;
 	for (const char *p = map; sscanf(p, " %lu %lu %lu%n", &in, &out, &count, &used) == 3; p += used)
 		if (in + count > most)
@@ -32,11 +31,11 @@ static bool one_id(void)
 
 void users_init(struct users *u)
 {
-	AUTO_FREE char *said = NULL;
+	char said[16];
 
 	memset(u, 0, sizeof *u);
 	u->single = one_id();
-	if (fd_read_file(AT_FDCWD, "/proc/self/setgroups", 64, &said, NULL, NULL) == 0)
+	if (fd_read_text(AT_FDCWD, "/proc/self/setgroups", said, sizeof said) >= 0)
 		u->no_setgroups = str_starts(said, "deny");
 }
 

@@ -22,7 +22,7 @@ static uint64_t own_map(const char *file, char *out, size_t size)
 	size_t n = 0;
 
 	*out = 0;
-	if (sys_read(file, text, sizeof text) < 0)
+	if (fd_read_text(AT_FDCWD, file, text, sizeof text) < 0)
 		return 0;
 	for (char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
 		unsigned inside, outside, count;
@@ -60,7 +60,7 @@ static void share_read(struct isolate *h)
 	uint64_t n;
 
 	for (int i = 0; i < SHARES && h->uid != 0; i++) {
-		if (sys_read(share_files[i], text, sizeof text) < 0)
+		if (fd_read_text(AT_FDCWD, share_files[i], text, sizeof text) < 0)
 			continue;
 		text[strcspn(text, "\n")] = 0;
 		if (str_u64(text, INT32_MAX, &n) == 0)

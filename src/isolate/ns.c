@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -75,12 +76,19 @@ static int write_maps(const struct isolate *h, pid_t pid, uint32_t slot, struct 
 	return write_proc(pid, "gid_map", gids, e);
 }
 
-static int open_userns(pid_t pid, struct err *e)
+#ifndef PIDFD_GET_USER_NAMESPACE        /* linux/pidfd.h since 6.11 */
+#define PIDFD_GET_USER_NAMESPACE _IO(0xFF, 9)
+#endif
+
+/* From the pidfd where the kernel can: to look it up below /proc takes it ten times as long. */
+static int open_userns(const struct box *b, struct err *e)
 {
 	char path[48];
-	int fd;
+	int fd = ioctl(b->pidfd, PIDFD_GET_USER_NAMESPACE, 0);
 
-	snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
+	if (fd >= 0)
+		return fd;
+	snprintf(path, sizeof path, "/proc/%d/ns/user", (int)b->pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? err_sys(e, "open the new user namespace") : fd;
 }
@@ -104,9 +112,9 @@ int ns_guest_tree(const struct isolate *h, struct err *e)
 }
 
 /* Range mode: the trees only we may make, as wait_ids() takes them. Returns how many are in fds; *ret_mapped: the base could be idmapped. */
-static int make_trees(struct isolate *h, const struct box_spec *s, pid_t pid, int *fds, bool *ret_mapped, struct err *e)
+static int make_trees(struct isolate *h, const struct box_spec *s, const struct box *b, int *fds, bool *ret_mapped, struct err *e)
 {
-	AUTO_FD int userns = open_userns(pid, e);
+	AUTO_FD int userns = open_userns(b, e);
 	int n = 0, r;
 
 	if (userns < 0)
@@ -160,6 +168,7 @@ static int let_go(struct isolate *h, const struct box_spec *s, struct box *b, st
 	struct go go = { .kind = GO_GROUPS, .listens = s->listens };
 	int fds[FDS_MAX] = { -1 }, n = s->listens, more, r;
 
+	proc_start_time(b->pid, &b->start_time);
 	if ((r = groups_make(&h->groups, s->id, &s->limits, &b->groups, &b->unenforced, e)) < 0 || (s->born && (r = s->born(s->ctx, b, &fds[0], e)) < 0))
 		return r;
 	more = groups_open_v1(&h->groups, s->id, &b->groups, fds + n, e);
@@ -181,7 +190,7 @@ static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bo
 		return r;
 	if ((r = write_maps(h, b->pid, s->slot, e)) < 0)
 		return r;
-	if (h->ids == IDS_RANGE && (n = make_trees(h, s, b->pid, fds, &ids.mapped, e)) < 0)
+	if (h->ids == IDS_RANGE && (n = make_trees(h, s, b, fds, &ids.mapped, e)) < 0)
 		return n;
 	r = send_go(b->sync_fd, &ids, fds, n, e);
 	while (n > 0)
@@ -349,7 +358,6 @@ static int ns_start(struct isolate *h, const struct box_spec *s, struct box *ret
 	if (r < 0)
 		goto fail;
 	fcntl(ret->sync_fd, F_SETFL, O_NONBLOCK);
-	proc_start_time(ret->pid, &ret->start_time);
 	if (settle(h, s, ret, v2 >= 0, e) < 0)
 		goto fail;
 	return 0;

@@ -297,7 +297,7 @@ static void hint_apparmor(struct child *c, struct err *e)
 {
 	char text[8];
 
-	if (c->h->ids != IDS_RANGE && !*e->hint && sys_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", text, sizeof text) == 0 && *text == '1')
+	if (c->h->ids != IDS_RANGE && !*e->hint && fd_read_text(AT_FDCWD, "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", text, sizeof text) > 0 && *text == '1')
 		err_hint(e, "AppArmor takes a plain user's rights in user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or a profile that allows bureau-keeper userns");
 }
 

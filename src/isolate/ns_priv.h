@@ -104,6 +104,5 @@ int sys_clone_tree(int dirfd, const char *path, bool recursive);      /* a detac
 int sys_set_tree(int fd, bool recursive, bool read_only, int userns); /* nosuid, nodev, read-only, idmap (userns < 0: none) */
 int sys_attach(int fd, int dirfd, const char *path);                  /* mounts the detached tree there */
 int sys_bind_ro(const char *from, int dirfd, const char *to, bool recursive);
-int sys_read(const char *path, char *out, size_t size);                /* the first size - 1 bytes, ended by NUL */
 int sys_write(int dirfd, const char *path, const char *text);
 #endif

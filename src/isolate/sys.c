@@ -43,17 +43,6 @@ int sys_bind_ro(const char *from, int dirfd, const char *to, bool recursive)
 	return r < 0 ? r : sys_attach(fd, dirfd, to);
 }
 
-int sys_read(const char *path, char *out, size_t size)
-{
-	AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-
-	if (n < 0)
-		return -errno;
-	out[n] = 0;
-	return 0;
-}
-
 int sys_write(int dirfd, const char *path, const char *text)
 {
 	AUTO_FD int fd = openat(dirfd, path, O_WRONLY | O_CLOEXEC);
