@@ -41,7 +41,7 @@ struct box_spec {
 
 struct box {
 	pid_t pid;
-	int pidfd;
+	int pidfd;               /* of one that isn't our child (adopted): a child's pid stays its own until we reap it */
 	uint64_t start_time;
 	int sync_fd;             /* readable when finish() has something to read; -1 afterwards */
 	bool ready;              /* the child said so; its exec is what finish() still waits for */
@@ -73,6 +73,7 @@ enum box_feature {           /* the same bits as keeper_proto's KF_* */
 };
 
 void box_init(struct box *b);
+int box_kill(const struct box *b);      /* SIGKILL to its first process; 0 when there is none (any more), -errno */
 void box_drop(struct box *b);        /* SIGKILL when it runs, closes what it holds; groups are left to groups_remove */
 /* guest: path of the guest's program. tag: names our cgroups; the same state folder has the same tag;
  * NULL: for one `bureau run`. living: PID 1s of computers that an earlier keeper made, for a plain user's keeper to join.

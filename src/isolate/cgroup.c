@@ -305,13 +305,15 @@ int groups_make_v2(const struct cgroup_host *h, const char *id, const struct box
 	return r;
 }
 
+static int limit(const struct cgroup_host *h, const char *id, const struct box_groups *g, const struct box_limits *l, bool fresh, uint32_t *unenforced);
+
 int groups_make(const struct cgroup_host *h, const char *id, const struct box_limits *l, struct box_groups *g, uint32_t *unenforced, struct err *e)
 {
 	int r = 0;
 
 	for (int t = CG_MEMORY; t < CG_TREES && r == 0; t++)
 		r = make(h, id, (enum cgroup_tree)t, l, g, e);
-	return r < 0 ? r : groups_limit(h, id, g, l, unenforced);
+	return r < 0 ? r : limit(h, id, g, l, true, unenforced);
 }
 
 int groups_enter_v2(const struct cgroup_host *h, const char *id, const struct box_groups *g, pid_t pid, struct err *e)
@@ -363,7 +365,8 @@ static void no_swap_v1(int tree, const char *id, const char *memory)
 	write_in(tree, id, "memory.memsw.limit_in_bytes", memory);
 }
 
-int groups_limit(const struct cgroup_host *h, const char *id, const struct box_groups *g, const struct box_limits *l, uint32_t *unenforced)
+/* A fresh group has no limits: to write that it has none of processor time takes the kernel a look at every such group there is. */
+static int limit(const struct cgroup_host *h, const char *id, const struct box_groups *g, const struct box_limits *l, bool fresh, uint32_t *unenforced)
 {
 	char n[32], quota[32], both[64];
 	bool good;
@@ -379,7 +382,7 @@ int groups_limit(const struct cgroup_host *h, const char *id, const struct box_g
 		*unenforced |= BL_MEMORY;
 	snprintf(quota, sizeof quota, "%llu", (unsigned long long)(l->cpu * (CPU_PERIOD_US / 1000)));
 	snprintf(both, sizeof both, "%s %u", l->cpu ? quota : "max", CPU_PERIOD_US);
-	good = set_limit(h, id, g, h->cpu2, CG_CPU, "cpu.max", both, "cpu.cfs_quota_us", l->cpu ? quota : "-1");
+	good = (fresh && !l->cpu) || set_limit(h, id, g, h->cpu2, CG_CPU, "cpu.max", both, "cpu.cfs_quota_us", l->cpu ? quota : "-1");
 	if (l->cpu && !good)
 		*unenforced |= BL_CPU;
 	snprintf(n, sizeof n, l->pids ? "%llu" : "max", (unsigned long long)l->pids);
@@ -387,6 +390,11 @@ int groups_limit(const struct cgroup_host *h, const char *id, const struct box_g
 	if (l->pids && !good)
 		*unenforced |= BL_PIDS;
 	return 0;
+}
+
+int groups_limit(const struct cgroup_host *h, const char *id, const struct box_groups *g, const struct box_limits *l, uint32_t *unenforced)
+{
+	return limit(h, id, g, l, false, unenforced);
 }
 
 void groups_find(const struct cgroup_host *h, const char *id, struct box_groups *g)

@@ -43,6 +43,7 @@ static _Noreturn void errand_child(const struct errand *a, struct child *c, int 
 static int errand(const struct errand *a, struct child *c, struct box *b, struct err *e)
 {
 	struct clone_args ca = { .exit_signal = SIGCHLD };
+	AUTO_FD int opened = b->pidfd < 0 ? proc_pidfd_open(b->pid) : -1;
 	int pair[2], r;
 	struct box answer = *b;
 	struct pollfd p;
@@ -54,7 +55,7 @@ static int errand(const struct errand *a, struct child *c, struct box *b, struct
 	if (pid == 0) {
 		close(pair[0]);
 		c->sync = pair[1];
-		errand_child(a, c, b->pidfd);
+		errand_child(a, c, b->pidfd < 0 ? opened : b->pidfd);
 	}
 	close(pair[1]);
 	if (pid < 0) {

@@ -34,10 +34,15 @@ void box_init(struct box *b)
 	*b = (struct box){ .pid = -1, .pidfd = -1, .sync_fd = -1, .doors = { -1, -1, -1, -1 } };
 }
 
-void box_drop(struct box *b)
+int box_kill(const struct box *b)
 {
 	if (b->pidfd >= 0)
-		proc_pidfd_signal(b->pidfd, SIGKILL);
+		return proc_pidfd_signal(b->pidfd, SIGKILL);
+	return b->pid > 0 && kill(b->pid, SIGKILL) < 0 ? -errno : 0;
+}
+
+void box_drop(struct box *b)
+{
 	fd_drop(&b->pidfd);
 	fd_drop(&b->sync_fd);
 	for (size_t i = 0; i < BOX_DOORS; i++)
@@ -81,14 +86,14 @@ static int write_maps(const struct isolate *h, pid_t pid, uint32_t slot, struct 
 #endif
 
 /* From the pidfd where the kernel can: to look it up below /proc takes it ten times as long. */
-static int open_userns(const struct box *b, struct err *e)
+static int open_userns(pid_t pid, int pidfd, struct err *e)
 {
 	char path[48];
-	int fd = ioctl(b->pidfd, PIDFD_GET_USER_NAMESPACE, 0);
+	int fd = ioctl(pidfd, PIDFD_GET_USER_NAMESPACE, 0);
 
 	if (fd >= 0)
 		return fd;
-	snprintf(path, sizeof path, "/proc/%d/ns/user", (int)b->pid);
+	snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? err_sys(e, "open the new user namespace") : fd;
 }
@@ -112,13 +117,10 @@ int ns_guest_tree(const struct isolate *h, struct err *e)
 }
 
 /* Range mode: the trees only we may make, as wait_ids() takes them. Returns how many are in fds; *ret_mapped: the base could be idmapped. */
-static int make_trees(struct isolate *h, const struct box_spec *s, const struct box *b, int *fds, bool *ret_mapped, struct err *e)
+static int make_trees(struct isolate *h, const struct box_spec *s, int userns, int *fds, bool *ret_mapped, struct err *e)
 {
-	AUTO_FD int userns = open_userns(b, e);
 	int n = 0, r;
 
-	if (userns < 0)
-		return userns;
 	fds[n] = s->rootfs_fd < 0 ? sys_clone_tree(AT_FDCWD, "/usr", false) : sys_clone_tree(s->rootfs_fd, "", false);
 	if (fds[n] < 0)
 		return err_set(e, -fds[n], "open the template's root: %s", strerror(-fds[n]));
@@ -181,8 +183,9 @@ static int let_go(struct isolate *h, const struct box_spec *s, struct box *b, st
 }
 
 /* Everything the child can't do. */
-static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bool in_v2, struct err *e)
+static int settle(struct isolate *h, const struct box_spec *s, struct box *b, int pidfd, bool in_v2, struct err *e)
 {
+	AUTO_FD int userns = -1;
 	struct go ids = { .kind = GO_IDS };
 	int fds[FDS_MAX], n = 0, r;
 
@@ -190,8 +193,8 @@ static int settle(struct isolate *h, const struct box_spec *s, struct box *b, bo
 		return r;
 	if ((r = write_maps(h, b->pid, s->slot, e)) < 0)
 		return r;
-	if (h->ids == IDS_RANGE && (n = make_trees(h, s, b, fds, &ids.mapped, e)) < 0)
-		return n;
+	if (h->ids == IDS_RANGE && ((userns = open_userns(b->pid, pidfd, e)) < 0 || (n = make_trees(h, s, userns, fds, &ids.mapped, e)) < 0))
+		return -e->code;
 	r = send_go(b->sync_fd, &ids, fds, n, e);
 	while (n > 0)
 		close(fds[--n]);
@@ -239,12 +242,12 @@ static pid_t clone_owned(const struct isolate *h, uint32_t slot, struct clone_ar
 	return pid;
 }
 
-static int clone_child(struct isolate *h, const struct box_spec *s, struct box *b, int v2, int *sync, struct err *e)
+static int clone_child(struct isolate *h, const struct box_spec *s, struct box *b, int *ret_pidfd, int v2, int *sync, struct err *e)
 {
 	struct clone_args a = {
 		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PIDFD,
 		.exit_signal = SIGCHLD,
-		.pidfd = (uint64_t)(uintptr_t)&b->pidfd,
+		.pidfd = (uint64_t)(uintptr_t)ret_pidfd,
 	};
 	struct stock_net net;
 	bool has_net = stock_take(h, s->net, &net);
@@ -339,7 +342,7 @@ static void hear_why(struct box *b, struct err *e)
 
 static int ns_start(struct isolate *h, const struct box_spec *s, struct box *ret, struct err *e)
 {
-	AUTO_FD int v2 = -1;
+	AUTO_FD int v2 = -1, pidfd = -1;
 	int sync[2] = { -1, -1 };
 	int r;
 
@@ -353,17 +356,17 @@ static int ns_start(struct isolate *h, const struct box_spec *s, struct box *ret
 		goto fail;
 	}
 	ret->sync_fd = sync[0];
-	r = clone_child(h, s, ret, v2, sync, e);
+	r = clone_child(h, s, ret, &pidfd, v2, sync, e);
 	close(sync[1]);
 	if (r < 0)
 		goto fail;
 	fcntl(ret->sync_fd, F_SETFL, O_NONBLOCK);
-	if (settle(h, s, ret, v2 >= 0, e) < 0)
+	if (settle(h, s, ret, pidfd, v2 >= 0, e) < 0)
 		goto fail;
 	return 0;
 fail:
 	if (ret->pid > 0) {
-		proc_pidfd_signal(ret->pidfd, SIGKILL);
+		box_kill(ret);
 		waitpid(ret->pid, NULL, 0);   /* it has run nothing but our own few lines: this takes no time */
 		hear_why(ret, e);
 	}

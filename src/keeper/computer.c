@@ -1,7 +1,8 @@
 /* computer -- one computer's life, as the keeper sees it (states in keeper.h).
  *
- * Nothing here waits. A start ends in the sync source (finish), a life in the end source (pidfd), an end when its control groups
- * could be removed, which the timer tries again until the kernel has let go of them. */
+ * Nothing here waits. A start ends in the sync source (finish), a life in SIGCHLD (an adopted one's in the end source, a pidfd), an
+ * end when its control groups could be removed, which the timer tries again until the kernel has let go of them.
+ * No pidfd is kept of a child: every computer's first process would copy and then close one for each computer there is. */
 #include "keeper/keeper.h"
 #include "core/clock.h"
 #include "core/fd.h"
@@ -58,6 +59,8 @@ static void computer_free(struct computer *c)
 	map_del(k->by_id, c->id);
 	if (map_get_u64(k->by_slot, c->slot) == c)
 		map_del_u64(k->by_slot, c->slot);
+	if (c->child)
+		map_del_u64(k->by_pid, (uint64_t)c->box.pid);
 	list_each(it, &c->killers) {
 		struct waiter *w = container_of(it, struct waiter, of_computer);
 
@@ -120,26 +123,25 @@ static void on_timer(struct timer *t)
 		return;
 	}
 	err_set(&c->why, ETIMEDOUT, "computer '%s' wasn't set up in %d s", c->id, START_MAX_MS / 1000);
-	proc_pidfd_signal(c->box.pidfd, SIGKILL);
+	box_kill(&c->box);
 }
 
 /* PID 1 has ended, and so has every process of its namespace: the kernel waits for them before it says so. */
-static void on_end(struct source *s, uint32_t events)
+static void ended(struct computer *c, bool by_signal, int code)
 {
-	struct computer *c = container_of(s, struct computer, end);
 	struct box_counts counts;
-	int status = 0, r = c->child ? proc_pidfd_reap(c->box.pidfd, &status) : 1;
 
-	(void)events;
-	if (r == 0)
-		return;
-	c->how = WIFSIGNALED(status);
-	c->code = (uint32_t)(c->how ? WTERMSIG(status) : WEXITSTATUS(status));
+	c->how = by_signal;
+	c->code = (uint32_t)code;
 	groups_count(isolate_groups(c->k->host), c->id, &c->box.groups, &counts);
 	c->oom_kills = counts.oom_kills;
 	loop_remove(c->k->loop, &c->end);
 	loop_remove(c->k->loop, &c->sync);
 	fd_drop(&c->box.pidfd);
+	if (c->child)
+		map_del_u64(c->k->by_pid, (uint64_t)c->box.pid);
+	c->child = false;
+	c->box.pid = -1;        /* somebody else's from now on */
 	if (c->state == STARTING && !c->why.code) {
 		/* its last words are waiting on the socket */
 		if (c->box.sync_fd < 0 || c->k->backend->finish(&c->box, &c->why) >= 0 || c->why.code == 0)
@@ -148,6 +150,27 @@ static void on_end(struct source *s, uint32_t events)
 	c->state = ENDING;
 	c->ending_since = clock_mono_ms();
 	sweep(c);
+}
+
+static void on_end(struct source *s, uint32_t events)
+{
+	(void)events;
+	ended(container_of(s, struct computer, end), false, 0);     /* its status is its parent's to know */
+}
+
+void keeper_reap(struct keeper *k)
+{
+	for (;;) {
+		siginfo_t si = { .si_pid = 0 };
+		struct computer *c;
+
+		/* whoever else we start is waited for on the spot */
+		if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG) < 0 || !si.si_pid)
+			return;
+		c = map_get_u64(k->by_pid, (uint64_t)si.si_pid);
+		if (c)
+			ended(c, si.si_code != CLD_EXITED, si.si_status);
+	}
 }
 
 static void put_doors(struct computer *c, struct msg_writer *w)
@@ -203,9 +226,8 @@ static void on_sync(struct source *s, uint32_t events)
 		c->why = e;
 	}
 	if (r < 0) {
-		if (c->box.pidfd >= 0)
-			proc_pidfd_signal(c->box.pidfd, SIGKILL);
-		return;      /* on_end answers, when nothing is left */
+		box_kill(&c->box);
+		return;      /* its end answers, when nothing is left */
 	}
 	loop_disarm(c->k->loop, &c->timer);
 	c->state = RUNNING;
@@ -269,6 +291,14 @@ static struct computer *computer_new(struct keeper *k, const char *id, uint32_t 
 	return c;
 }
 
+/* It's there, and we can't watch it: as the backend does when a start fails. Its first process has hardly begun. */
+static void unstart(struct computer *c)
+{
+	box_kill(&c->box);
+	waitpid(c->box.pid, NULL, 0);
+	groups_remove(isolate_groups(c->k->host), c->id, &c->box.groups);
+}
+
 static int start(struct computer *c, const struct create_args *a, struct err *e)
 {
 	struct keeper *k = c->k;
@@ -289,22 +319,19 @@ static int start(struct computer *c, const struct create_args *a, struct err *e)
 	r = k->backend->start(k->host, &s, &c->box, e);
 	if (r < 0)
 		return err_wrap(e, "create computer '%s'", c->id);
+	if (map_put_u64(k->by_pid, (uint64_t)c->box.pid, c) < 0) {
+		unstart(c);
+		return err_set(e, ENOMEM, "no memory");
+	}
 	c->child = true;
 	/* its report is read with the end that follows it at once: to be woken twice would cost it time on a small machine */
 	c->sync.fd = c->box.sync_fd;
-	c->end.fd = c->box.pidfd;
-	if ((r = loop_add(k->loop, &c->end, EPOLLIN, e)) < 0 || (r = loop_add(k->loop, &c->sync, EPOLLRDHUP, e)) < 0)
+	if ((r = loop_add(k->loop, &c->sync, EPOLLRDHUP, e)) < 0) {
+		unstart(c);
 		return r;
+	}
 	loop_arm(k->loop, &c->timer, START_MAX_MS);
 	return 0;
-}
-
-/* It's there, and we can't watch it: as the backend does when a start fails. Its first process has hardly begun. */
-static void unstart(struct computer *c)
-{
-	proc_pidfd_signal(c->box.pidfd, SIGKILL);
-	waitpid(c->box.pid, NULL, 0);
-	groups_remove(isolate_groups(c->k->host), c->id, &c->box.groups);
 }
 
 int computer_create(struct keeper *k, const struct create_args *a, struct peer *p, uint32_t id, struct err *e)
@@ -326,8 +353,6 @@ int computer_create(struct keeper *k, const struct create_args *a, struct peer *
 	if (!c)
 		return err_set(e, ENOMEM, "no memory");
 	if (start(c, a, e) < 0) {
-		if (c->child)
-			unstart(c);
 		record_remove(k, c->id);
 		computer_free(c);
 		return -e->code;
@@ -349,7 +374,7 @@ static size_t killers_count(const struct computer *c)
 int computer_kill(struct computer *c, struct peer *p, uint32_t id, struct err *e)
 {
 	struct waiter *w;
-	int r = c->box.pidfd < 0 ? 0 : proc_pidfd_signal(c->box.pidfd, SIGKILL);
+	int r = box_kill(&c->box);
 
 	if (r < 0 && r != -ESRCH)
 		return err_set(e, -r, "kill computer '%s': %s", c->id, strerror(-r));

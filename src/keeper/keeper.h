@@ -25,7 +25,7 @@ struct computer {
 	uint32_t slot;
 	uint8_t net;
 	struct box box;
-	bool child;                 /* ours to reap; else adopted */
+	bool child;                 /* ours to reap, in by_pid; else adopted, or ended */
 	bool killed;                /* by request: nobody gets K_EXITED */
 	int conn;                   /* our end of the first connection, until it is handed out */
 	struct source sync, end;    /* finish() has something; the process ended */
@@ -49,7 +49,7 @@ struct keeper {
 	bool once, quitting;
 	uid_t daemon_uid;
 	int state_fd, templates_fd, run_fd, records_fd;    /* -1 without --state */
-	struct map *by_id, *by_slot;
+	struct map *by_id, *by_slot, *by_pid;               /* by_pid: our children */
 	struct list peers;
 	struct source listen;
 	struct timer listen_again;      /* accept failed for want of descriptors: tried again then */
@@ -78,6 +78,7 @@ int computer_create(struct keeper *k, const struct create_args *a, struct peer *
 struct computer *computer_find(struct keeper *k, const char *id);
 int computer_kill(struct computer *c, struct peer *p, uint32_t id, struct err *e);   /* p may be NULL */
 int computer_adopt(struct keeper *k, const char *id, struct err *e);
+void keeper_reap(struct keeper *k);                 /* SIGCHLD came */
 void computer_sweep_orphan(struct keeper *k, const char *id, uint32_t slot /* 0 = not known */);
 void computer_drop_waiters(struct peer *p);
 

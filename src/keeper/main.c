@@ -92,14 +92,17 @@ static void on_signal(void *ctx, int signo)
 {
 	struct keeper *k = ctx;
 
-	(void)signo;
+	if (signo == SIGCHLD) {
+		keeper_reap(k);
+		return;
+	}
 	/* --serve: computers go on; the next keeper adopts them. --once: die_with_us ends them. */
 	loop_quit(k->loop, 0);
 }
 
 static int set_up(struct keeper *k, const struct options *o, struct err *e)
 {
-	static const int signals[] = { SIGTERM, SIGINT };
+	static const int signals[] = { SIGTERM, SIGINT, SIGCHLD };
 	char guest[4096], tag[24], *boot = NULL;
 	uid_t before = geteuid();
 	pid_t living[256];
@@ -122,13 +125,13 @@ static int set_up(struct keeper *k, const struct options *o, struct err *e)
 		return r;
 	/* a plain user's keeper may have entered a user namespace: ids have other numbers from here on */
 	k->daemon_uid = o->uid == (uint64_t)before ? geteuid() : (uid_t)o->uid;
-	if (map_create(&k->by_id) < 0 || map_create(&k->by_slot) < 0)
+	if (map_create(&k->by_id) < 0 || map_create(&k->by_slot) < 0 || map_create(&k->by_pid) < 0)
 		return err_set(e, ENOMEM, "no memory");
 	if ((r = k->backend->probe(k->host, &k->features, k->missing, sizeof k->missing)) < 0)
 		return r;
 	if ((r = isolate_confine(k->host, e)) < 0)
 		return r;
-	if ((r = loop_signals(k->loop, signals, 2, on_signal, k, e)) < 0)
+	if ((r = loop_signals(k->loop, signals, 3, on_signal, k, e)) < 0)
 		return r;
 	return o->serve ? keeper_sweep(k, e) : 0;
 }

@@ -267,6 +267,8 @@ def signals():
         p.stdout.readline()
         p.send_signal(sig)
         ok(p.wait(15) == code, f"{sig.name} is passed on", p.returncode)
+    r = subprocess.run(["sh", "-c", "trap '' HUP INT PIPE USR1 CHLD 34; exec \"$0\" run -- grep -E '^Sig(Blk|Ign)' /proc/self/status", BUREAU], capture_output=True, text=True)
+    ok([int(x.split()[1], 16) for x in r.stdout.splitlines()] == [0, 0], "a program ignores and blocks none, whatever who called it ignored", r)
     p = subprocess.Popen([BUREAU, "run", "--", "sh", "-c", f"trap 'echo got; exit 3' USR1; echo up; while :; do sleep 0.1 || echo cut; done; : {mark}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     p.stdout.readline()
     p.send_signal(signal.SIGUSR1)

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/proc.h"
 #include "core/clock.h"
 #include "core/fd.h"
 #include "wire/guest_proto.h"
@@ -194,6 +195,7 @@ static inline int lab_child(void *arg)
 	if (read(c->ready, &b, 1) != 1)
 		_exit(98);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	proc_signals_default();         /* as a computer's first process does */
 	lab_root(c->dir, c->guest);
 	lab_lo();
 	fd = open("/run/guest", O_PATH | O_CLOEXEC);
