@@ -368,6 +368,7 @@ fail:
 	if (ret->pid > 0) {
 		box_kill(ret);
 		waitpid(ret->pid, NULL, 0);   /* it has run nothing but our own few lines: this takes no time */
+		ret->pid = -1;
 		hear_why(ret, e);
 	}
 	box_drop(ret);

@@ -296,6 +296,10 @@ static void unstart(struct computer *c)
 {
 	box_kill(&c->box);
 	waitpid(c->box.pid, NULL, 0);
+	if (c->child)
+		map_del_u64(c->k->by_pid, (uint64_t)c->box.pid);
+	c->child = false;
+	c->box.pid = -1;
 	groups_remove(isolate_groups(c->k->host), c->id, &c->box.groups);
 }
 

@@ -181,7 +181,7 @@ int main(int argc, char **argv)
 		return make_ids((int)o.fd);
 	if (o.have_ids)
 		fcntl((int)o.ids_fd, F_SETFD, FD_CLOEXEC);
-	fd_raise_limit();      /* a descriptor a computer; the computers' own limit is set in them */
+	fd_raise_limit();      /* one for each computer that is adopted; the computers' own limit is set in them */
 	k.once = o.once;
 	list_init(&k.peers);
 	fcntl((int)o.fd, F_SETFD, FD_CLOEXEC);

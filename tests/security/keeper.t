@@ -220,6 +220,28 @@ def starved(m, state):
     s.stop()
 
 
+def all_at_once(m, state):
+    """Signals of one kind don't queue: what ends while the keeper looks away comes as one, adopted computers beside its own children."""
+    s = Server(m, state, TINY)
+    for k in range(6):
+        s.ask(f"create eeeeeee{k:02} {k + 1} host 1")
+    s.stop(signal.SIGKILL)
+    s = Server(m, state, TINY)
+    made = [s.ask(f"create eeeeeee{k:02} {k + 1} host 1") for k in range(6, 12)]
+    adopted = s.items()
+    keeper = pid_of(s)
+    firsts = [int(re.search(r"^pid (\d+)$", open(os.path.join(state, "keeper", i)).read(), re.M).group(1)) for i in s.items()]
+    os.kill(keeper, signal.SIGSTOP)
+    for p in firsts:
+        os.kill(p, signal.SIGKILL)
+    until(lambda: not any(alive(p) for p in firsts))
+    os.kill(keeper, signal.SIGCONT)
+    ok(len(adopted) == 12 and all(x.startswith("ok") for x in made) and until(lambda: s.items() == [] and s.items(ending=True) == []) and not groups("eeeeeee.*") and
+       not os.listdir(os.path.join(state, "keeper")) + os.listdir(os.path.join(state, "run")),
+       f"{m.name}: twelve that end at one moment are all told of, and nothing is left", (made, adopted, s.items(), groups("eeeeeee.*")))
+    s.stop()
+
+
 def cpu_of(pid):
     at = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
     return (int(at[11]) + int(at[12])) / os.sysconf("SC_CLK_TCK")
@@ -345,7 +367,7 @@ for m in (Mode(x.name, x.prefix, x.uid) for x in lab.modes()):
     limits(m)
     mounts(m)
     dies_with_its_asker(m)
-    for f in (service, networks, starved, no_room, wrong_peer, template_escape, killed_while_starting):
+    for f in (service, networks, starved, all_at_once, no_room, wrong_peer, template_escape, killed_while_starting):
         state = tempfile.mkdtemp(prefix="bureau-keeper-")
         os.chown(state, m.uid, m.uid)
         try:
