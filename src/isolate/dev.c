@@ -14,7 +14,10 @@ static const struct { const char *path, *target; } links[] = {
 	{ "dev/ptmx", "pts/ptmx" }, { "dev/fd", "/proc/self/fd" }, { "dev/stdin", "/proc/self/fd/0" },
 	{ "dev/stdout", "/proc/self/fd/1" }, { "dev/stderr", "/proc/self/fd/2" },
 };
-static const char *const folders[] = { "dev", "dev/pts", "dev/shm", "dev/mqueue", "proc", "sys", "tmp", "run", "run/bureau" };
+static const struct { const char *path; mode_t mode; } folders[] = {
+	{ "dev", 0755 }, { "dev/pts", 0755 }, { "dev/shm", 01777 }, { "dev/mqueue", 0755 }, { "proc", 0755 }, { "sys", 0755 }, { "tmp", 01777 },
+	{ "run", 0755 }, { "run/bureau", 0755 },
+};
 
 /* In the layer that a computer writes to, before its root is mounted: plain tmpfs is quicker than a fresh overlay. */
 int dev_fill(struct child *c, int dir, struct err *e)
@@ -22,10 +25,8 @@ int dev_fill(struct child *c, int dir, struct err *e)
 	char path[32];
 
 	for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
-		if (mkdirat(dir, folders[i], 0755) < 0 && errno != EEXIST)
-			return err_sys(e, "make /%s", folders[i]);
-	if (fchmodat(dir, "dev/shm", 01777, 0) < 0 || fchmodat(dir, "tmp", 01777, 0) < 0)
-		return err_sys(e, "set the mode of /dev/shm");
+		if (mkdirat(dir, folders[i].path, folders[i].mode) < 0 && errno != EEXIST)
+			return err_sys(e, "make /%s", folders[i].path);
 	for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
 		snprintf(path, sizeof path, "dev/%s", nodes[i]);
 		if (mknodat(dir, path, S_IFREG | 0666, 0) < 0 && errno != EEXIST)

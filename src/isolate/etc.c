@@ -12,8 +12,8 @@
 static const struct { const char *path; mode_t mode; } dirs[] = {
 	{ "etc", 0755 }, { "etc/ssl", 0755 }, { "home", 0755 }, { "home/user", 0755 }, { "root", 0700 }, { "tmp", 01777 },
 	{ "run", 0755 }, { "run/lock", 01777 }, { "var", 0755 }, { "var/tmp", 01777 }, { "var/log", 0755 }, { "var/lib", 0755 }, { "var/cache", 0755 },
-	{ "opt", 0755 }, { "srv", 0755 }, { "mnt", 0755 }, { "usr", 0755 }, { "proc", 0755 }, { "sys", 0755 }, { "dev", 0755 },
-};
+	{ "opt", 0755 }, { "srv", 0755 }, { "mnt", 0755 }, { "usr", 0755 },
+};      /* dev.c makes the rest */
 static const struct { const char *path, *target; } links[] = {
 	{ "var/run", "/run" }, { "var/lock", "/run/lock" }, { "etc/mtab", "/proc/self/mounts" }, { "etc/os-release", "../usr/lib/os-release" },
 };
@@ -42,10 +42,11 @@ static const char *const host_names[] = {
 	"services", "protocols", "pki/tls/certs", "pki/ca-trust", "crypto-policies",
 };
 
-static void etc_add(struct isolate *h, const char *name)
+static void etc_add(struct isolate *h, const char *name, bool dir)
 {
-	if (h->netc < ISOLATE_ETC_MAX && strlen(name) < sizeof h->etc[0])
-		str_copy(h->etc[h->netc++], sizeof h->etc[0], name);
+	if (h->netc == ISOLATE_ETC_MAX || str_copy(h->etc[h->netc].name, sizeof h->etc[0].name, name) < 0)
+		return;
+	h->etc[h->netc++].dir = dir;
 }
 
 /* Which of host_names exist here: asked once. */
@@ -58,14 +59,14 @@ void etc_scan(struct isolate *h)
 	if (!d)
 		return;
 	for (size_t i = 0; i < sizeof host_names / sizeof *host_names; i++)
-		if (!strchr(host_names[i], '*') && fstatat(dirfd(d), host_names[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode))
-			etc_add(h, host_names[i]);
+		if (!strchr(host_names[i], '*') && fstatat(dirfd(d), host_names[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
+			etc_add(h, host_names[i], S_ISDIR(st.st_mode));
 	while ((de = readdir(d)))
 		for (size_t i = 0; i < sizeof host_names / sizeof *host_names; i++) {
 			size_t n = strlen(host_names[i]);
 
 			if (host_names[i][n - 1] == '*' && de->d_type == DT_DIR && strncmp(de->d_name, host_names[i], n - 1) == 0)
-				etc_add(h, de->d_name);
+				etc_add(h, de->d_name, true);
 		}
 	closedir(d);
 	h->split_usr = lstat("/bin", &st) == 0 && S_ISDIR(st.st_mode);
@@ -110,20 +111,16 @@ static int etc_names(struct child *c, int dir, struct err *e)
 
 static int mount_points(struct child *c, int dir, struct err *e)
 {
-	char path[80], from[80];
-	struct stat st;
+	char path[80];
 
 	for (size_t i = 0; i < c->h->netc; i++) {
-		snprintf(path, sizeof path, "etc/%s", c->h->etc[i]);
-		snprintf(from, sizeof from, "/etc/%s", c->h->etc[i]);
-		if (stat(from, &st) < 0)
-			continue;
+		snprintf(path, sizeof path, "etc/%s", c->h->etc[i].name);
 		for (char *p = strchr(path + 4, '/'); p; p = strchr(p + 1, '/')) {
 			*p = 0;
 			mkdirat(dir, path, 0755);
 			*p = '/';
 		}
-		if ((S_ISDIR(st.st_mode) ? mkdirat(dir, path, 0755) : mknodat(dir, path, S_IFREG | 0644, 0)) < 0 && errno != EEXIST)
+		if ((c->h->etc[i].dir ? mkdirat(dir, path, 0755) : mknodat(dir, path, S_IFREG | 0644, 0)) < 0 && errno != EEXIST)
 			return err_sys(e, "make /%s", path);
 	}
 	return 0;
@@ -135,12 +132,9 @@ int etc_fill(struct child *c, int dir, struct err *e)
 	ssize_t n;
 	int r;
 
-	for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++) {
-		if (mkdirat(dir, dirs[i].path, dirs[i].mode & 0777) < 0 && errno != EEXIST)
+	for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
+		if (mkdirat(dir, dirs[i].path, dirs[i].mode) < 0 && errno != EEXIST)
 			return err_sys(e, "make /%s", dirs[i].path);
-		if (dirs[i].mode & 01000 && fchmodat(dir, dirs[i].path, dirs[i].mode, 0) < 0)
-			return err_sys(e, "set the mode of /%s", dirs[i].path);
-	}
 	if (c->h->ids != IDS_ONE && fchownat(dir, "home/user", USER_ID, USER_ID, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_sys(e, "give /home/user to user");
 	for (size_t i = 0; i < sizeof links / sizeof *links; i++)
@@ -165,18 +159,18 @@ int etc_fill(struct child *c, int dir, struct err *e)
 int etc_binds(struct child *c, struct err *e)
 {
 	char from[80], to[80];
+	struct stat st;
 	int r;
 
 	for (size_t i = 0; i < c->h->netc; i++) {
-		snprintf(from, sizeof from, "/etc/%s", c->h->etc[i]);
-		snprintf(to, sizeof to, "root/etc/%s", c->h->etc[i]);
+		snprintf(from, sizeof from, "/etc/%s", c->h->etc[i].name);
+		snprintf(to, sizeof to, "root/etc/%s", c->h->etc[i].name);
 		r = sys_bind_ro(from, c->top, to, false);
-		if (r < 0 && r != -ENOENT)
+		/* gone, or another kind of thing than when we looked: it's left out */
+		if (r < 0 && r != -ENOENT && !(stat(from, &st) == 0 && S_ISDIR(st.st_mode) != c->h->etc[i].dir))
 			return err_set(e, -r, "show %s: %s", from, strerror(-r));
 	}
 	for (size_t i = 0; c->h->split_usr && i < sizeof usr_links / sizeof *usr_links; i++) {
-		struct stat st;
-
 		snprintf(from, sizeof from, "/%s", usr_links[i]);
 		snprintf(to, sizeof to, "root/%s", usr_links[i]);
 		if (lstat(from, &st) < 0 || !S_ISDIR(st.st_mode))

@@ -30,7 +30,7 @@ struct isolate {
 	uint32_t features;
 	struct cgroup_host groups;
 	char guest[PATH_MAX];
-	char etc[ISOLATE_ETC_MAX][64];   /* names in the host's /etc that template `host` shows, read-only */
+	struct { char name[63]; bool dir; } etc[ISOLATE_ETC_MAX];   /* in the host's /etc, what template `host` shows, read-only */
 	size_t netc;
 	bool own_session;        /* we lead a session without a terminal: its computers need none of their own */
 	bool split_usr;          /* /bin, /lib… are folders of their own */

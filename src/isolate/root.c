@@ -79,11 +79,11 @@ static int usr_own_folders(struct child *c, struct err *e)
 	int r = folders(names, e);
 
 	for (size_t i = 0; r == 0 && i < c->h->netc; i++) {
-		if (!str_starts(c->h->etc[i], "python3."))
+		if (!str_starts(c->h->etc[i].name, "python3."))
 			continue;
-		snprintf(path, sizeof path, "ulayer/local/lib/%s", c->h->etc[i]);
+		snprintf(path, sizeof path, "ulayer/local/lib/%s", c->h->etc[i].name);
 		mkdir(path, 0755);
-		snprintf(path, sizeof path, "ulayer/local/lib/%s/dist-packages", c->h->etc[i]);
+		snprintf(path, sizeof path, "ulayer/local/lib/%s/dist-packages", c->h->etc[i].name);
 		mkdir(path, 0755);
 	}
 	return r;
